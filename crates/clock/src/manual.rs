@@ -44,7 +44,8 @@ impl ManualClock {
         let due = {
             let mut state = self.lock();
             state.elapsed = state.elapsed.saturating_add(duration);
-            let after = state.sleepers.split_off(&(Moment(state.elapsed), u64::MAX));
+            let now = Moment(state.elapsed);
+            let after = state.sleepers.split_off(&(now, u64::MAX));
             std::mem::replace(&mut state.sleepers, after)
         };
         // Woken without the lock: a waker may run its task on the spot, and that task may ask for the time.
