@@ -1,0 +1,517 @@
+//! The arena: nodes, what they say, and how to look at them.
+
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
+
+use crate::{Name, Value};
+
+/// The types of values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Type {
+    /// Whatever it is: no type is given.
+    #[default]
+    Any,
+    /// An object with known fields, a map of equal values, or both.
+    Object,
+    /// A list.
+    Array,
+    /// A string.
+    String,
+    /// An integer.
+    Integer,
+    /// A number.
+    Number,
+    /// `true` or `false`.
+    Boolean,
+}
+
+/// The formats that mean something to Kubernetes; others are ignored, as upstream ignores them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "each is the format of that name")]
+pub enum Format {
+    #[default]
+    None,
+    Int32,
+    Int64,
+    Float,
+    Double,
+    Byte,
+    Date,
+    DateTime,
+    /// Kubernetes' own: a `Quantity`.
+    Quantity,
+    /// Kubernetes' own: a number or a string.
+    IntOrString,
+    /// A time with microseconds.
+    MicroTime,
+    Duration,
+    Password,
+    BsonObjectId,
+    Uri,
+    Email,
+    Hostname,
+    Ipv4,
+    Ipv6,
+    Cidr,
+    Mac,
+    Uuid,
+    Uuid3,
+    Uuid4,
+    Uuid5,
+    Isbn,
+    Isbn10,
+    Isbn13,
+    CreditCard,
+    Ssn,
+    HexColor,
+    RgbColor,
+    K8sShortName,
+    K8sLongName,
+}
+
+/// How the elements of a list belong together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ListType {
+    /// As one value.
+    #[default]
+    Atomic,
+    /// As a set of scalars.
+    Set,
+    /// As a map from the values of the key fields.
+    Map,
+}
+
+/// How the fields of an object belong together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum MapType {
+    /// Each is on its own.
+    #[default]
+    Granular,
+    /// As one value.
+    Atomic,
+}
+
+/// What a strategic merge patch does with a field.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PatchStrategy {
+    /// Lists are merged element by element.
+    pub merge: bool,
+    /// Fields that the patch does not name are dropped.
+    pub retain_keys: bool,
+}
+
+/// A node's place: a definition, and a node in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NodeId(u32);
+
+impl NodeId {
+    const NODE_BITS: u32 = 20;
+
+    /// How many definitions an arena can have.
+    pub const MAX_DEFINITIONS: usize = 1 << (32 - Self::NODE_BITS);
+    /// How many nodes a definition can have.
+    pub const MAX_NODES: usize = 1 << Self::NODE_BITS;
+
+    /// Node `node` of definition `definition`; nothing when there can be no such.
+    #[must_use]
+    pub const fn new(definition: usize, node: usize) -> Option<Self> {
+        if definition < Self::MAX_DEFINITIONS && node < Self::MAX_NODES {
+            Some(NodeId((definition as u32) << Self::NODE_BITS | node as u32))
+        } else {
+            None
+        }
+    }
+
+    const fn definition(self) -> usize {
+        (self.0 >> Self::NODE_BITS) as usize
+    }
+
+    const fn node(self) -> usize {
+        self.0 as usize & (Self::MAX_NODES - 1)
+    }
+}
+
+/// One node: what is said of a value in one place.
+///
+/// A node with a `target` says about its place (default, patch strategy, list type …) what it says itself; what the value looks
+/// like is said by the target, the first node of another definition.
+#[derive(Clone, Debug, Default)]
+pub struct Node {
+    /// The type, unless there is a target.
+    pub ty: Type,
+    /// The format.
+    pub format: Format,
+    /// How elements belong together, if it is a list.
+    pub list_type: ListType,
+    /// How fields belong together, if it is an object.
+    pub map_type: MapType,
+    /// `null` is a value of its own here.
+    pub nullable: bool,
+    /// Fields that are not known stay.
+    pub preserve_unknown: bool,
+    /// An object with `apiVersion`, `kind` and `metadata` of its own.
+    pub embedded_resource: bool,
+    /// Somewhere at or below this node there is a default.
+    pub defaults_below: bool,
+    /// What a strategic merge patch does here.
+    pub patch_strategy: PatchStrategy,
+    /// The definition that says what the value looks like.
+    pub target: Option<NodeId>,
+    /// The known fields, sorted by name.
+    pub fields: Box<[NodeField]>,
+    /// The node of a list's elements, or of a map's values.
+    pub child: Option<NodeId>,
+    /// What few nodes say.
+    pub rules: Option<Box<Rules>>,
+}
+
+/// A known field of an object.
+#[derive(Clone, Debug)]
+pub struct NodeField {
+    /// Its name.
+    pub name: Name,
+    /// What is said of its value.
+    pub node: NodeId,
+    /// Its number in protobuf, 0 when it has none.
+    pub number: u16,
+    /// It must be there.
+    pub required: bool,
+}
+
+/// What few nodes say: defaults, keys and bounds.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    /// The default.
+    pub default: Option<Value>,
+    /// Required fields, in the order in which the schema names them; also those that are not among the known fields.
+    pub required: Box<[Name]>,
+    /// The fields by which the elements of a `ListType::Map` are told apart.
+    pub list_map_keys: Box<[Name]>,
+    /// The field by which a strategic merge patch tells elements apart.
+    pub merge_key: Option<Name>,
+    /// All values there are.
+    pub enumeration: Box<[Value]>,
+    /// The smallest number, and whether it is itself excluded.
+    pub minimum: Option<(f64, bool)>,
+    /// The largest number, and whether it is itself excluded.
+    pub maximum: Option<(f64, bool)>,
+    /// What a number must be a multiple of.
+    pub multiple_of: Option<f64>,
+    /// The shortest string.
+    pub min_length: Option<u64>,
+    /// The longest string.
+    pub max_length: Option<u64>,
+    /// What a string must match.
+    pub pattern: Option<regex::Regex>,
+    /// The pattern as it was written.
+    pub pattern_text: Option<Name>,
+    /// The fewest elements.
+    pub min_items: Option<u64>,
+    /// The most elements.
+    pub max_items: Option<u64>,
+    /// No two elements are equal.
+    pub unique_items: bool,
+    /// The fewest fields.
+    pub min_properties: Option<u64>,
+    /// The most fields.
+    pub max_properties: Option<u64>,
+    /// Each of these must hold too.
+    pub all_of: Box<[NodeId]>,
+    /// At least one of these must hold.
+    pub any_of: Box<[NodeId]>,
+    /// Exactly one of these must hold.
+    pub one_of: Box<[NodeId]>,
+    /// This must not hold.
+    pub not: Option<NodeId>,
+    /// The name of the type, for messages: `PodSpec`.
+    pub type_name: Option<Name>,
+}
+
+/// Nodes that are loaded together: a whole schema of a user's kind, or one type of the built-in ones. The first is its root.
+#[derive(Debug)]
+pub struct Definition {
+    /// The nodes.
+    pub nodes: Box<[Node]>,
+}
+
+/// Definitions, each loaded when first looked at.
+struct Arena {
+    definitions: Box<[OnceLock<Definition>]>,
+    load: fn(usize) -> Definition,
+}
+
+impl Arena {
+    fn node(&self, id: NodeId) -> &Node {
+        let definition = id.definition();
+        &self.definitions[definition].get_or_init(|| (self.load)(definition)).nodes[id.node()]
+    }
+}
+
+/// A compiled schema. A clone shares the nodes.
+#[derive(Clone)]
+pub struct Schema {
+    arena: Arc<Arena>,
+    root: NodeId,
+}
+
+impl fmt::Debug for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Schema").field("root", &self.root).finish_non_exhaustive()
+    }
+}
+
+impl Schema {
+    /// A schema of one definition, all there from the start. `nodes[0]` is the root.
+    #[must_use]
+    pub fn from_nodes(nodes: Vec<Node>) -> Self {
+        let definition = OnceLock::from(Definition { nodes: nodes.into() });
+        let arena =
+            Arena { definitions: Box::new([definition]), load: |_| unreachable!("there is just one definition") };
+        Schema { arena: Arc::new(arena), root: NodeId(0) }
+    }
+
+    /// A schema of `definitions` that `load` gets when they are first looked at. The root is the first one's.
+    #[must_use]
+    pub fn lazy(definitions: usize, load: fn(usize) -> Definition) -> Self {
+        let definitions = (0..definitions.min(NodeId::MAX_DEFINITIONS)).map(|_| OnceLock::new()).collect();
+        Schema { arena: Arc::new(Arena { definitions, load }), root: NodeId(0) }
+    }
+
+    /// The same arena seen from another root.
+    #[must_use]
+    pub fn rooted_at(&self, root: NodeId) -> Self {
+        Schema { arena: self.arena.clone(), root }
+    }
+
+    /// The node that describes the whole object.
+    #[must_use]
+    pub fn root(&self) -> NodeRef<'_> {
+        NodeRef::new(&self.arena, self.root)
+    }
+
+    /// How many definitions have been loaded.
+    #[must_use]
+    pub fn loaded(&self) -> usize {
+        self.arena.definitions.iter().filter(|definition| definition.get().is_some()).count()
+    }
+}
+
+/// A look at one node.
+#[derive(Clone, Copy)]
+pub struct NodeRef<'a> {
+    arena: &'a Arena,
+    id: NodeId,
+    /// What is said about the place.
+    place: &'a Node,
+    /// What is said about the value's shape.
+    shape: &'a Node,
+}
+
+impl fmt::Debug for NodeRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeRef").field("id", &self.id).field("ty", &self.ty()).finish_non_exhaustive()
+    }
+}
+
+/// A look at a known field.
+#[derive(Clone, Copy, Debug)]
+pub struct FieldRef<'a> {
+    /// Its name.
+    pub name: &'a Name,
+    /// What is said of its value.
+    pub node: NodeRef<'a>,
+    /// Its number in protobuf, 0 when it has none.
+    pub number: u16,
+    /// It must be there.
+    pub required: bool,
+}
+
+impl<'a> NodeRef<'a> {
+    fn new(arena: &'a Arena, id: NodeId) -> Self {
+        let place = arena.node(id);
+        let shape = place.target.map_or(place, |target| arena.node(target));
+        NodeRef { arena, id, place, shape }
+    }
+
+    fn at(self, id: NodeId) -> Self {
+        NodeRef::new(self.arena, id)
+    }
+
+    fn field_ref(self, field: &'a NodeField) -> FieldRef<'a> {
+        FieldRef { name: &field.name, node: self.at(field.node), number: field.number, required: field.required }
+    }
+
+    /// Where this node is; the same place has the same id within one schema.
+    #[must_use]
+    pub fn id(self) -> NodeId {
+        self.id
+    }
+
+    /// The type.
+    #[must_use]
+    pub fn ty(self) -> Type {
+        self.shape.ty
+    }
+
+    /// The format.
+    #[must_use]
+    pub fn format(self) -> Format {
+        self.shape.format
+    }
+
+    /// Whether a number and a string are both right.
+    #[must_use]
+    pub fn is_int_or_string(self) -> bool {
+        self.shape.format == Format::IntOrString
+    }
+
+    /// How elements belong together.
+    #[must_use]
+    pub fn list_type(self) -> ListType {
+        self.shape.list_type
+    }
+
+    /// How fields belong together; said by the place or by the shape.
+    #[must_use]
+    pub fn map_type(self) -> MapType {
+        if self.place.map_type == MapType::Atomic { MapType::Atomic } else { self.shape.map_type }
+    }
+
+    /// Whether `null` is a value of its own here.
+    #[must_use]
+    pub fn is_nullable(self) -> bool {
+        self.place.nullable || self.shape.nullable
+    }
+
+    /// Whether fields that are not known stay.
+    #[must_use]
+    pub fn preserves_unknown(self) -> bool {
+        self.shape.preserve_unknown
+    }
+
+    /// Whether this is an object with `apiVersion`, `kind` and `metadata` of its own.
+    #[must_use]
+    pub fn is_embedded_resource(self) -> bool {
+        self.shape.embedded_resource
+    }
+
+    /// Whether a default is to be found here or below.
+    #[must_use]
+    pub fn has_defaults_below(self) -> bool {
+        self.place.defaults_below || self.shape.defaults_below
+    }
+
+    /// What a strategic merge patch does here.
+    #[must_use]
+    pub fn patch_strategy(self) -> PatchStrategy {
+        self.place.patch_strategy
+    }
+
+    /// The field by which a strategic merge patch tells elements apart.
+    #[must_use]
+    pub fn merge_key(self) -> Option<&'a Name> {
+        self.place.rules.as_ref()?.merge_key.as_ref()
+    }
+
+    /// The default.
+    #[must_use]
+    pub fn default(self) -> Option<&'a Value> {
+        self.place.rules.as_ref()?.default.as_ref()
+    }
+
+    /// The name of the type.
+    #[must_use]
+    pub fn type_name(self) -> Option<&'a Name> {
+        self.shape.rules.as_ref()?.type_name.as_ref()
+    }
+
+    /// What few nodes say about values: bounds, enumerations, combinations. Those of the place itself come first.
+    pub fn rules(self) -> impl Iterator<Item = &'a Rules> {
+        let shape = (!std::ptr::eq(self.place, self.shape)).then_some(self.shape);
+        [Some(self.place), shape].into_iter().flatten().filter_map(|node| node.rules.as_deref())
+    }
+
+    /// The fields by which the elements of a `ListType::Map` are told apart.
+    #[must_use]
+    pub fn list_map_keys(self) -> &'a [Name] {
+        self.shape.rules.as_ref().map_or(&[], |rules| &rules.list_map_keys)
+    }
+
+    /// The known field `name`.
+    #[must_use]
+    pub fn field(self, name: &str) -> Option<FieldRef<'a>> {
+        let fields = &self.shape.fields;
+        let at = fields.binary_search_by(|field| field.name.as_str().cmp(name)).ok()?;
+        Some(self.field_ref(&fields[at]))
+    }
+
+    /// The known fields in the order of their names.
+    pub fn fields(self) -> impl ExactSizeIterator<Item = FieldRef<'a>> {
+        self.shape.fields.iter().map(move |field| self.field_ref(field))
+    }
+
+    /// The node of a list's elements.
+    #[must_use]
+    pub fn items(self) -> Option<NodeRef<'a>> {
+        self.shape.child.filter(|_| self.shape.ty == Type::Array).map(|id| self.at(id))
+    }
+
+    /// The node of a map's values.
+    #[must_use]
+    pub fn additional(self) -> Option<NodeRef<'a>> {
+        self.shape.child.filter(|_| self.shape.ty == Type::Object).map(|id| self.at(id))
+    }
+
+    /// The nodes of a combination (`all_of` …) of this node's rules.
+    pub fn combination(self, ids: &'a [NodeId]) -> impl ExactSizeIterator<Item = NodeRef<'a>> {
+        ids.iter().map(move |&id| self.at(id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn string() -> Node {
+        Node { ty: Type::String, ..Node::default() }
+    }
+
+    #[test]
+    fn a_place_and_its_shape_both_have_a_say() {
+        fn load(definition: usize) -> Definition {
+            let at = |definition, node| NodeId::new(definition, node).unwrap();
+            let field = |name, node| NodeField { name: Name::from_static(name), node, number: 1, required: false };
+            let nodes = match definition {
+                0 => vec![
+                    Node { ty: Type::Object, fields: [field("spec", at(0, 1))].into(), ..Node::default() },
+                    Node {
+                        target: Some(at(1, 0)),
+                        rules: Some(Box::new(Rules { default: Some(Map::new().into()), ..Rules::default() })),
+                        ..Node::default()
+                    },
+                ],
+                _ => {
+                    vec![Node { ty: Type::Object, fields: [field("a", at(1, 1))].into(), ..Node::default() }, string()]
+                }
+            };
+            Definition { nodes: nodes.into() }
+        }
+        use crate::Map;
+        let schema = Schema::lazy(3, load);
+        assert_eq!(schema.loaded(), 0);
+        let spec = schema.root().field("spec").unwrap().node;
+        assert_eq!(spec.default(), Some(&Map::new().into()));
+        assert_eq!(spec.ty(), Type::Object);
+        assert_eq!(spec.field("a").unwrap().node.ty(), Type::String);
+        assert!(spec.field("b").is_none());
+        assert_eq!(schema.loaded(), 2);
+    }
+
+    #[test]
+    fn nodes_stay_small() {
+        assert!(size_of::<Node>() <= 64, "{}", size_of::<Node>());
+        assert!(size_of::<NodeField>() <= 32, "{}", size_of::<NodeField>());
+    }
+}

@@ -1,0 +1,352 @@
+//! A JSON value as a tree: what an object is between its bytes and its bytes.
+//!
+//! Integers stay integers: `1` is not `1.0`. Objects keep their keys sorted, as Go prints them. Nothing here recurses on the
+//! stack, because a hostile document may nest 10,000 deep: copying, comparing and dropping walk with a stack of their own.
+
+mod build;
+mod map;
+mod walk;
+
+use std::{fmt, mem};
+
+pub use build::Builder;
+pub use map::Map;
+pub use walk::{Event, Walk};
+
+use crate::Str;
+
+/// A JSON value.
+#[derive(Default)]
+pub enum Value {
+    /// `null`.
+    #[default]
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A number written without fraction and exponent that fits.
+    Int(i64),
+    /// Any other number; never infinite and never NaN.
+    Float(f64),
+    /// A string.
+    String(Str),
+    /// A list.
+    Array(Array),
+    /// A map with sorted keys.
+    Object(Map),
+}
+
+/// The elements of a list. It is a `Vec` in all but how it is dropped.
+#[derive(Default)]
+pub struct Array(Vec<Value>);
+
+impl Array {
+    /// The empty list.
+    #[must_use]
+    pub const fn new() -> Self {
+        Array(Vec::new())
+    }
+
+    /// The elements, taken out.
+    #[must_use]
+    pub fn into_vec(mut self) -> Vec<Value> {
+        mem::take(&mut self.0)
+    }
+}
+
+impl From<Vec<Value>> for Array {
+    fn from(items: Vec<Value>) -> Self {
+        Array(items)
+    }
+}
+
+impl std::ops::Deref for Array {
+    type Target = Vec<Value>;
+
+    fn deref(&self) -> &Vec<Value> {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for Array {
+    fn deref_mut(&mut self) -> &mut Vec<Value> {
+        &mut self.0
+    }
+}
+
+impl FromIterator<Value> for Array {
+    fn from_iter<I: IntoIterator<Item = Value>>(items: I) -> Self {
+        Array(items.into_iter().collect())
+    }
+}
+
+impl IntoIterator for Array {
+    type Item = Value;
+    type IntoIter = std::vec::IntoIter<Value>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.into_vec().into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a Array {
+    type Item = &'a Value;
+    type IntoIter = std::slice::Iter<'a, Value>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+impl Drop for Array {
+    fn drop(&mut self) {
+        if self.0.iter().any(Value::is_container) {
+            dismantle(mem::take(&mut self.0));
+        }
+    }
+}
+
+/// Drops nested containers one by one instead of one inside the other.
+pub(crate) fn dismantle(mut rest: Vec<Value>) {
+    while let Some(value) = rest.pop() {
+        // What is left of each container when it is dropped is empty, so its own drop goes no deeper.
+        match value {
+            Value::Array(mut items) => rest.append(&mut items.0),
+            Value::Object(map) => rest.extend(map.into_values()),
+            _ => {}
+        }
+    }
+}
+
+impl Value {
+    /// The kind of value in the words of JSON: `null`, `boolean`, `integer`, `number`, `string`, `array`, `object`.
+    #[must_use]
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Value::Null => "null",
+            Value::Bool(_) => "boolean",
+            Value::Int(_) => "integer",
+            Value::Float(_) => "number",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+        }
+    }
+
+    fn is_container(&self) -> bool {
+        matches!(self, Value::Array(_) | Value::Object(_))
+    }
+
+    /// Whether this is `null`.
+    #[must_use]
+    pub fn is_null(&self) -> bool {
+        matches!(self, Value::Null)
+    }
+
+    /// The boolean, if it is one.
+    #[must_use]
+    pub fn as_bool(&self) -> Option<bool> {
+        if let Value::Bool(b) = self { Some(*b) } else { None }
+    }
+
+    /// The integer, if it is one.
+    #[must_use]
+    pub fn as_i64(&self) -> Option<i64> {
+        if let Value::Int(n) = self { Some(*n) } else { None }
+    }
+
+    /// The number, be it an integer or not.
+    #[must_use]
+    pub fn as_f64(&self) -> Option<f64> {
+        match self {
+            Value::Int(n) => Some(*n as f64),
+            Value::Float(n) => Some(*n),
+            _ => None,
+        }
+    }
+
+    /// The string, if it is one.
+    #[must_use]
+    pub fn as_str(&self) -> Option<&str> {
+        if let Value::String(s) = self { Some(s) } else { None }
+    }
+
+    /// The list, if it is one.
+    #[must_use]
+    pub fn as_array(&self) -> Option<&Array> {
+        if let Value::Array(items) = self { Some(items) } else { None }
+    }
+
+    /// The list, if it is one.
+    pub fn as_array_mut(&mut self) -> Option<&mut Array> {
+        if let Value::Array(items) = self { Some(items) } else { None }
+    }
+
+    /// The map, if it is one.
+    #[must_use]
+    pub fn as_object(&self) -> Option<&Map> {
+        if let Value::Object(map) = self { Some(map) } else { None }
+    }
+
+    /// The map, if it is one.
+    pub fn as_object_mut(&mut self) -> Option<&mut Map> {
+        if let Value::Object(map) = self { Some(map) } else { None }
+    }
+
+    /// The value under `key`, if this is a map that has it.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.as_object()?.get(key)
+    }
+
+    /// The value under `key`, if this is a map that has it.
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
+        self.as_object_mut()?.get_mut(key)
+    }
+
+    /// Takes the value and leaves `null` in its place.
+    pub fn take(&mut self) -> Value {
+        mem::take(self)
+    }
+
+    /// Walks the tree in order, as a reader of its JSON would meet its parts.
+    #[must_use]
+    pub fn walk(&self) -> Walk<'_> {
+        Walk::new(self)
+    }
+}
+
+impl Clone for Value {
+    fn clone(&self) -> Self {
+        match self {
+            Value::Null => Value::Null,
+            Value::Bool(b) => Value::Bool(*b),
+            Value::Int(n) => Value::Int(*n),
+            Value::Float(n) => Value::Float(*n),
+            Value::String(s) => Value::String(s.clone()),
+            Value::Array(_) | Value::Object(_) => self.walk().collect_value(),
+        }
+    }
+}
+
+impl Clone for Array {
+    fn clone(&self) -> Self {
+        self.0.iter().cloned().collect()
+    }
+}
+
+impl PartialEq for Value {
+    fn eq(&self, other: &Self) -> bool {
+        self.walk().eq(other.walk())
+    }
+}
+
+impl PartialEq for Array {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Debug for Array {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.0).finish()
+    }
+}
+
+/// Prints compact JSON.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&crate::json::to_string(self))
+    }
+}
+
+impl From<bool> for Value {
+    fn from(b: bool) -> Self {
+        Value::Bool(b)
+    }
+}
+
+impl From<i64> for Value {
+    fn from(n: i64) -> Self {
+        Value::Int(n)
+    }
+}
+
+impl From<i32> for Value {
+    fn from(n: i32) -> Self {
+        Value::Int(n.into())
+    }
+}
+
+impl From<&str> for Value {
+    fn from(s: &str) -> Self {
+        Value::String(s.into())
+    }
+}
+
+impl From<String> for Value {
+    fn from(s: String) -> Self {
+        Value::String(s.into())
+    }
+}
+
+impl From<Str> for Value {
+    fn from(s: Str) -> Self {
+        Value::String(s)
+    }
+}
+
+impl From<Map> for Value {
+    fn from(map: Map) -> Self {
+        Value::Object(map)
+    }
+}
+
+impl From<Vec<Value>> for Value {
+    fn from(items: Vec<Value>) -> Self {
+        Value::Array(items.into())
+    }
+}
+
+impl From<Array> for Value {
+    fn from(items: Array) -> Self {
+        Value::Array(items)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 10,000 lists in each other, with a map in the middle.
+    fn deep() -> Value {
+        (0..10_000).fold(Value::Null, |inner, level| match level {
+            5_000 => Map::from_iter([("x".into(), inner)]).into(),
+            _ => vec![inner].into(),
+        })
+    }
+
+    #[test]
+    fn deep_trees_are_copied_compared_printed_and_dropped() {
+        let value = deep();
+        let copy = value.clone();
+        assert_eq!(value, copy);
+        assert_ne!(value, Value::from(vec![copy]));
+        assert_eq!(value.to_string().len(), 2 * 10_000 + "null".len() + "\"x\":".len());
+    }
+
+    #[test]
+    fn a_value_takes_four_words() {
+        assert_eq!(size_of::<Value>(), 32);
+    }
+
+    #[test]
+    fn integers_are_not_floats() {
+        assert_ne!(Value::Int(1), Value::Float(1.0));
+    }
+}
