@@ -11,10 +11,13 @@ pub mod go;
 pub mod json;
 mod name;
 pub mod names;
+pub mod object;
 pub mod schema;
 pub mod value;
 
 /// The string type of values: short ones live in place.
 pub use compact_str::CompactString as Str;
 pub use name::Name;
+pub use names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource};
+pub use object::{ObjectMeta, Resource, Scope};
 pub use value::{Array, Map, Value};
