@@ -13,6 +13,7 @@ mod name;
 pub mod names;
 pub mod object;
 pub mod schema;
+pub mod unstructured;
 pub mod value;
 
 /// The string type of values: short ones live in place.
@@ -20,4 +21,5 @@ pub use compact_str::CompactString as Str;
 pub use name::Name;
 pub use names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource};
 pub use object::{ObjectMeta, Resource, Scope};
+pub use unstructured::{Unstructured, UnstructuredList};
 pub use value::{Array, Map, Value};
