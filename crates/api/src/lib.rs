@@ -9,6 +9,7 @@
 pub mod field;
 pub mod go;
 pub mod json;
+pub mod mapper;
 mod name;
 pub mod names;
 pub mod object;
