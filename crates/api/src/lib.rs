@@ -14,6 +14,7 @@ mod name;
 pub mod names;
 pub mod object;
 pub mod schema;
+pub mod scheme;
 pub mod unstructured;
 pub mod value;
 
@@ -22,5 +23,6 @@ pub use compact_str::CompactString as Str;
 pub use name::Name;
 pub use names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource};
 pub use object::{ObjectMeta, Resource, Scope};
+pub use scheme::Scheme;
 pub use unstructured::{Unstructured, UnstructuredList};
 pub use value::{Array, Map, Value};

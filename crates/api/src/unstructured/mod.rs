@@ -10,6 +10,7 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::{Serialize, de::DeserializeOwned};
 
+pub(crate) use decode::word as go_word;
 pub use decode::{DecodeError, Decoded, decode};
 pub use list::{ListError, UnstructuredList};
 pub use nested::NestedError;
