@@ -12,9 +12,11 @@ pub mod json;
 mod name;
 pub mod names;
 pub mod schema;
+pub mod status;
 pub mod value;
 
 /// The string type of values: short ones live in place.
 pub use compact_str::CompactString as Str;
 pub use name::Name;
+pub use status::Status;
 pub use value::{Array, Map, Value};
