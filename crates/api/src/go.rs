@@ -1,6 +1,9 @@
 //! How Go prints: quoted strings and values, as they appear in upstream's messages.
 
-use std::fmt::Write as _;
+use std::{
+    fmt::{self, Write as _},
+    num::{IntErrorKind, ParseIntError},
+};
 
 /// A string in double quotes with Go's escapes, as `%q` prints it.
 #[must_use]
@@ -52,6 +55,52 @@ pub fn float(n: f64) -> String {
         return format!("{digits}e{sign}{:02}", exponent.abs());
     }
     n.to_string()
+}
+
+/// Text that is not an integer of 64 bits, in the words of Go's `strconv`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IntError {
+    function: &'static str,
+    text: String,
+    range: bool,
+    /// What Go returns besides the error: the end of the range that was left, or 0.
+    pub nearest: i64,
+}
+
+impl fmt::Display for IntError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let why = if self.range { "value out of range" } else { "invalid syntax" };
+        write!(f, "strconv.{}: parsing {}: {why}", self.function, quote(&self.text))
+    }
+}
+
+impl std::error::Error for IntError {}
+
+/// Reads an integer as `strconv.Atoi` does.
+///
+/// # Errors
+/// If the text is not an integer, or not one of 64 bits.
+pub fn atoi(text: &str) -> Result<i64, IntError> {
+    int(text, "Atoi")
+}
+
+/// Reads an integer as `strconv.ParseInt(text, 10, 64)` does.
+///
+/// # Errors
+/// If the text is not an integer, or not one of 64 bits.
+pub fn parse_int(text: &str) -> Result<i64, IntError> {
+    int(text, "ParseInt")
+}
+
+fn int(text: &str, function: &'static str) -> Result<i64, IntError> {
+    text.parse().map_err(|error: ParseIntError| {
+        let nearest = match error.kind() {
+            IntErrorKind::PosOverflow => i64::MAX,
+            IntErrorKind::NegOverflow => i64::MIN,
+            _ => 0,
+        };
+        IntError { function, text: text.to_owned(), range: nearest != 0, nearest }
+    })
 }
 
 /// Escapes what could be taken for a tag in JSON that ends up in HTML, as Go's encoder does.
