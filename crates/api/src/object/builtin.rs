@@ -5,7 +5,8 @@ use std::{borrow::Cow, collections::BTreeMap};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 
-use super::{Metadata, OwnerReference, Resource, Scope, Time};
+use super::{Metadata, OwnerReference, Resource, Scope};
+use crate::Time;
 
 /// A scope of that crate in our words. Subresources have neither, so they are no resources of their own.
 pub trait KnownScope {
@@ -81,11 +82,11 @@ impl Metadata for meta::ObjectMeta {
     }
 
     fn creation_timestamp(&self) -> Option<Time> {
-        self.creation_timestamp.as_ref().map(time)
+        self.creation_timestamp.as_ref().map(|time| time.0.into())
     }
 
     fn deletion_timestamp(&self) -> Option<Time> {
-        self.deletion_timestamp.as_ref().map(time)
+        self.deletion_timestamp.as_ref().map(|time| time.0.into())
     }
 
     fn labels(&self) -> &BTreeMap<String, String> {
@@ -123,10 +124,6 @@ impl Metadata for meta::ObjectMeta {
 
 fn unless_empty(text: String) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
-}
-
-fn time(time: &meta::Time) -> Time {
-    format!("{:.0}", time.0).into()
 }
 
 impl From<meta::OwnerReference> for OwnerReference {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{OwnerReference, Time, bridge, nullable};
-use crate::{GroupVersionKind, Value};
+use super::{OwnerReference, bridge, nullable};
+use crate::{GroupVersionKind, Time, Value};
 
 /// What an object says about its own type.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -13,6 +13,3 @@ mod resource;
 pub use meta::{FieldsV1, ListMeta, ManagedFieldsEntry, ObjectMeta, ShardInfo, TypeMeta};
 pub use owner::{OwnerReference, controller_of};
 pub use resource::{Metadata, Resource, Scope, path};
-
-/// A point in time in metadata, as it is written.
-pub type Time = crate::Str;

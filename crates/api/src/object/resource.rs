@@ -2,8 +2,8 @@
 
 use std::{borrow::Cow, collections::BTreeMap, fmt::Write as _};
 
-use super::{ObjectMeta, OwnerReference, Time, controller_of};
-use crate::{GroupVersionKind, GroupVersionResource};
+use super::{ObjectMeta, OwnerReference, controller_of};
+use crate::{GroupVersionKind, GroupVersionResource, Time};
 
 /// Where objects of a kind live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -247,11 +247,11 @@ impl Metadata for ObjectMeta {
     }
 
     fn creation_timestamp(&self) -> Option<Time> {
-        self.creation_timestamp.clone()
+        self.creation_timestamp
     }
 
     fn deletion_timestamp(&self) -> Option<Time> {
-        self.deletion_timestamp.clone()
+        self.deletion_timestamp
     }
 
     fn labels(&self) -> &BTreeMap<String, String> {

@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::{Unstructured, nested};
 use crate::{
-    Array, GroupVersion, GroupVersionKind, Map, Value,
-    object::{ManagedFieldsEntry, OwnerReference, Time, bridge, controller_of},
+    Array, GroupVersion, GroupVersionKind, Map, Time, Value,
+    object::{ManagedFieldsEntry, OwnerReference, bridge, controller_of},
 };
 
 /// One getter and one setter for each string of the metadata.
@@ -130,7 +130,7 @@ impl Unstructured {
 
     /// Sets when the object was made.
     pub fn set_creation_timestamp(&mut self, time: Option<Time>) {
-        set_or_remove(&mut self.object, CREATION, time);
+        self.set_time(CREATION, time);
     }
 
     /// By when the object is to be gone, if its deletion has been asked for.
@@ -141,7 +141,7 @@ impl Unstructured {
 
     /// Sets by when the object is to be gone.
     pub fn set_deletion_timestamp(&mut self, time: Option<Time>) {
-        set_or_remove(&mut self.object, DELETION, time);
+        self.set_time(DELETION, time);
     }
 
     /// How long the object may take to end.
@@ -236,8 +236,12 @@ impl Unstructured {
         nested::i64(&self.object, path).ok().flatten()
     }
 
+    fn set_time(&mut self, path: &[&str], time: Option<Time>) {
+        set_or_remove(&mut self.object, path, time.filter(|time| !time.is_zero()).map(|time| time.to_string()));
+    }
+
     fn time_at(&self, path: &[&str]) -> Option<Time> {
-        Some(string_at(&self.object, path)).filter(|text| !text.is_empty()).map(Into::into)
+        string_at(&self.object, path).parse().ok().filter(|time: &Time| !time.is_zero())
     }
 }
 

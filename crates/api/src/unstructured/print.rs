@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::{Value, value::Event};
+use crate::{Value, go, value::Event};
 
 /// The Go type that holds such a value, as `%T` prints it.
 pub(super) fn type_of(value: &Value) -> &'static str {
@@ -31,7 +31,7 @@ pub(super) fn text_of(value: &Value) -> String {
             Event::Null => write!(out, "<nil>"),
             Event::Bool(b) => write!(out, "{b}"),
             Event::Int(n) => write!(out, "{n}"),
-            Event::Float(n) => write!(out, "{}", float(n)),
+            Event::Float(n) => write!(out, "{}", go::float(n)),
             Event::String(s) => write!(out, "{s}"),
             Event::EndArray | Event::EndObject => write!(out, "]"),
             Event::Key(key) => {
@@ -50,18 +50,6 @@ pub(super) fn text_of(value: &Value) -> String {
         printed.expect("memory takes all");
     }
     out
-}
-
-/// The shortest text that reads back as `n`, with an exponent below 1e-4 and from 1e6 on.
-fn float(n: f64) -> String {
-    let text = format!("{n:e}");
-    match text.split_once('e').and_then(|(digits, exponent)| Some((digits, exponent.parse::<i32>().ok()?))) {
-        Some((digits, exponent)) if !(-4..6).contains(&exponent) => {
-            let sign = if exponent < 0 { '-' } else { '+' };
-            format!("{digits}e{sign}{:02}", exponent.abs())
-        }
-        _ => n.to_string(),
-    }
 }
 
 #[cfg(test)]

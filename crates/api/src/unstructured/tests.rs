@@ -90,8 +90,8 @@ fn accessors_read_back_what_they_set() {
     order.set_uid("u-1");
     order.set_resource_version("12");
     order.set_generation(3);
-    order.set_creation_timestamp(Some("2026-12-24T18:00:00Z".into()));
-    order.set_deletion_timestamp(Some("2026-12-25T18:00:00Z".into()));
+    order.set_creation_timestamp("2026-12-24T18:00:00Z".parse().ok());
+    order.set_deletion_timestamp("2026-12-25T18:00:00Z".parse().ok());
     order.set_deletion_grace_period_seconds(Some(30));
     order.set_labels(Some(&labels));
     order.set_annotations(Some(&labels));
@@ -144,11 +144,11 @@ fn wrong_shapes_read_as_nothing_and_are_left_alone() {
     assert_eq!(object.to_string(), text);
     assert_eq!((object.name(), object.api_version(), object.generation()), ("", "", 0));
 
-    let text = r#"{"kind":"A","metadata":{"ownerReferences":[3],"finalizers":["a",3],"managedFields":["x"],"labels":{"a":{}},"generation":1.5}}"#;
+    let text = r#"{"kind":"A","metadata":{"ownerReferences":[3],"finalizers":["a",3],"managedFields":["x"],"labels":{"a":{}},"generation":1.5,"creationTimestamp":"yesterday"}}"#;
     let object = Unstructured::decode(text.as_bytes()).unwrap();
     assert!(object.owner_references().is_empty() && object.finalizers().is_empty());
     assert!(object.managed_fields().is_empty() && object.labels().is_empty());
-    assert_eq!(object.generation(), 0);
+    assert_eq!((object.generation(), object.creation_timestamp()), (0, None));
 }
 
 #[derive(serde::Serialize, serde::Deserialize, PartialEq, Debug)]
