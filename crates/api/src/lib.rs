@@ -13,16 +13,20 @@ pub mod go;
 mod golden;
 pub mod int_or_string;
 pub mod json;
+pub mod list;
 pub mod mapper;
 mod name;
 pub mod names;
 pub mod object;
+pub mod partial;
 pub mod schema;
 pub mod scheme;
 pub mod status;
+pub mod table;
 pub mod time;
 pub mod unstructured;
 pub mod value;
+pub mod watch_event;
 
 /// The string type of values: short ones live in place.
 pub use compact_str::CompactString as Str;
