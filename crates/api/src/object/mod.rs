@@ -3,7 +3,7 @@
 //! Fields that Go leaves out when they are empty are left out here, and `null` reads as empty, as in Go.
 
 pub(crate) mod bridge;
-#[cfg(any(test, feature = "k8s-openapi"))]
+#[cfg(feature = "k8s-openapi")]
 mod builtin;
 mod meta;
 mod nullable;
