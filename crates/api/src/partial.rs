@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    GroupVersion, GroupVersionKind, ObjectMeta,
+    GroupVersion, GroupVersionKind, ObjectMeta, Status,
     object::ListMeta,
     scheme::{RegisterError, Scheme},
 };
@@ -63,13 +63,14 @@ pub fn render(metadata: &[u8], out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// Registers the kinds of this group that are read as well as written.
+/// Registers what every API has: metadata alone, and `Status`, which is the same in every group and version.
 ///
 /// # Errors
 /// Other types are registered under these kinds.
 pub fn add_to_scheme(scheme: &mut Scheme) -> Result<(), RegisterError> {
     scheme.add_known_type_with_name::<PartialObjectMetadata>(PARTIAL_OBJECT_METADATA)?;
-    scheme.add_known_type_with_name::<PartialObjectMetadataList>(PARTIAL_OBJECT_METADATA_LIST)
+    scheme.add_known_type_with_name::<PartialObjectMetadataList>(PARTIAL_OBJECT_METADATA_LIST)?;
+    scheme.add_unversioned_type::<Status>(GroupVersionKind::from_static("", "v1", "Status"))
 }
 
 #[cfg(test)]
@@ -96,5 +97,8 @@ mod tests {
         let text =
             br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"a"},"spec":{}}"#;
         assert_eq!(scheme.decode_as::<PartialObjectMetadata>(text).unwrap(), ObjectMeta::named("a").into());
+        let status =
+            scheme.decode_as::<Status>(br#"{"kind":"Status","apiVersion":"meta.k8s.io/v1","code":410}"#).unwrap();
+        assert_eq!(status.code, 410);
     }
 }

@@ -33,76 +33,28 @@ fn mapper() -> ResourceMapper {
     ])
 }
 
+/// The answers of upstream's mapper, made from the same rows as discovery: a line asks one question.
 #[test]
-fn what_users_type() {
-    fn check(arg: &str, expected: &str) {
-        let answer = match mapper().mapping_for(arg) {
-            Ok(mapping) => format!("{} {:?}", mapping.gvk, mapping.scope),
-            Err(error) => error.to_string(),
-        };
-        assert_eq!(answer, expected, "{arg}");
-    }
-    // The singular of the shop's kind is nearer than the short name of apps'.
-    check("deploy", "shop.example.com/v1, Kind=Deploy Namespaced");
-    for arg in [
-        "deploy.apps",
-        "deployments",
-        "deployment",
-        "Deployment",
-        "DEPLOYMENTS",
-        "deployments.apps",
-        "deployments.v1.apps",
-    ] {
-        check(arg, "apps/v1, Kind=Deployment Namespaced");
-    }
-    for arg in ["deployments.v1beta1.apps", "Deployment.v1beta1.apps"] {
-        check(arg, "apps/v1beta1, Kind=Deployment Namespaced");
-    }
-    check("olds", "apps/v1beta1, Kind=Old Namespaced");
-    for arg in ["po", "pod", "pods", "pods.v1."] {
-        check(arg, "/v1, Kind=Pod Namespaced");
-    }
-    check("ev", "/v1, Kind=Event Namespaced");
-    check("ev.events.k8s.io", "events.k8s.io/v1, Kind=Event Namespaced");
-    check("events.events", "events.k8s.io/v1, Kind=Event Namespaced");
-    check("pods.metrics", "metrics.k8s.io/v1beta1, Kind=PodMetrics Namespaced");
-    check("PodMetrics.metrics.k8s.io", "metrics.k8s.io/v1beta1, Kind=PodMetrics Namespaced");
-    check("sc.stor", "storage.k8s.io/v1, Kind=StorageClass Cluster");
-    check("no", "/v1, Kind=Node Cluster");
-    check("endpoints", "/v1, Kind=Endpoints Namespaced");
-    check("orders", r#"the server doesn't have a resource type "orders""#);
-    check("pods.apps", r#"the server doesn't have a resource type "pods""#);
-    check("pods/status", r#"the server doesn't have a resource type "pods/status""#);
-    check("", r#"the server doesn't have a resource type """#);
-    check("..", r#"the server doesn't have a resource type """#);
-}
-
-#[test]
-fn errors_of_upstream() {
+fn answers_of_upstream() {
     let mapper = mapper();
-    let gvr = GroupVersionResource::from_static;
-    let kind = |group, kind| GroupKind::from_static(group, kind);
-    let show = |answer: Result<RESTMapping, MatchError>| answer.unwrap_err().to_string();
-    for (answer, expected) in [
-        (
-            show(mapper.rest_mapping(&kind("apps", "Nope"), &["v1"])),
-            r#"no matches for kind "Nope" in version "apps/v1""#,
-        ),
-        (show(mapper.rest_mapping(&kind("", "Nope"), &["v1"])), r#"no matches for kind "Nope" in version "v1""#),
-        (show(mapper.rest_mapping(&kind("apps", "Nope"), &[])), r#"no matches for kind "Nope" in group "apps""#),
-        (
-            show(mapper.rest_mapping(&kind("apps", "Nope"), &["v2", "v1", "v2"])),
-            r#"no matches for kind "Nope" in versions ["apps/v1" "apps/v2"]"#,
-        ),
-        (mapper.kind_for(&gvr("apps", "v1", "x")).unwrap_err().to_string(), "no matches for apps/v1, Resource=x"),
-        (mapper.resource_for(&gvr("", "", "x")).unwrap_err().to_string(), "no matches for /, Resource=x"),
-        (
-            mapper.resource_for(&gvr("a", "v", "")).unwrap_err().to_string(),
-            "a resource must be present, got: a/v, Resource=",
-        ),
-    ] {
-        assert_eq!(answer, expected);
-    }
+    let show_mapping = |mapping: RESTMapping| {
+        let scope = if mapping.scope == Scope::Namespaced { "namespace" } else { "root" };
+        format!("{} {} {scope}", mapping.gvk, mapping.resource)
+    };
+    crate::golden::check("rest_mapper.jsonl", |line| {
+        let (question, name) = line.split_once(' ').unwrap();
+        let parts: Vec<&str> = name.split('/').collect();
+        let resource = || GroupVersionResource::new(parts[0], parts[1], parts[2]);
+        let answer = match question {
+            "kind_for" => mapper.kind_for(&resource()).map(|kind| kind.to_string()),
+            "resource_for" => mapper.resource_for(&resource()).map(|resource| resource.to_string()),
+            "mapping_for" => mapper.mapping_for(name).map(show_mapping),
+            "rest_mapping" => mapper.rest_mapping(&GroupKind::new(parts[0], parts[1]), &parts[2..]).map(show_mapping),
+            "singular" => mapper.resource_singularizer(name).map(|name| name.to_string()),
+            _ => panic!("{line}"),
+        };
+        answer.unwrap_or_else(|error| error.to_string())
+    });
 }
 
 #[test]

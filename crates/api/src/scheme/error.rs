@@ -10,7 +10,7 @@ pub enum RegisterError {
     /// Another type stands for the kind.
     Double {
         /// The kind.
-        gvk: GroupVersionKind,
+        gvk: Box<GroupVersionKind>,
         /// The type that is registered.
         old: &'static str,
         /// The type that was to be.
@@ -21,7 +21,7 @@ pub enum RegisterError {
     /// Another unversioned type has the name.
     Unversioned {
         /// The kind.
-        gvk: GroupVersionKind,
+        gvk: Box<GroupVersionKind>,
         /// The type that is registered.
         old: &'static str,
         /// The name of the scheme.

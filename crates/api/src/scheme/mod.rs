@@ -143,11 +143,14 @@ pub struct Scheme {
     /// Kinds that are the same in every group and version.
     unversioned_kinds: HashMap<Name, TypeId>,
     field_labels: HashMap<GroupVersionKind, field_label::Convert>,
-    defaults: HashMap<TypeId, Box<dyn Fn(&mut dyn Any) + Send + Sync>>,
+    defaults: HashMap<TypeId, Fill>,
     conversions: HashMap<(TypeId, TypeId), convert::Convert>,
     version_priority: BTreeMap<Name, Vec<Name>>,
     observed_versions: Vec<GroupVersion>,
 }
+
+/// Fills in what is missing in objects of one type.
+type Fill = Box<dyn Fn(&mut dyn Any) + Send + Sync>;
 
 /// What is known of a registered type.
 struct TypeInfo {
@@ -235,7 +238,7 @@ impl Scheme {
             && *old != TypeId::of::<T>()
         {
             let (old, scheme) = (self.type_name(*old), self.name.clone());
-            return Err(RegisterError::Unversioned { gvk, old, scheme });
+            return Err(RegisterError::Unversioned { gvk: gvk.into(), old, scheme });
         }
         self.add_known_type_with_name::<T>(gvk.clone())?;
         self.unversioned_kinds.insert(gvk.kind.clone(), TypeId::of::<T>());
@@ -258,7 +261,7 @@ impl Scheme {
             && *old != id
         {
             let (old, scheme) = (self.type_name(*old), self.name.clone());
-            return Err(RegisterError::Double { gvk, old, new: type_name::<T>(), scheme });
+            return Err(RegisterError::Double { gvk: gvk.into(), old, new: type_name::<T>(), scheme });
         }
         self.observe(gvk.group_version());
         self.kinds.insert(gvk.clone(), id);

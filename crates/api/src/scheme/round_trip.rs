@@ -53,11 +53,10 @@ impl Scheme {
     ///
     /// # Errors
     /// The first version that the object does not come back from unchanged.
-    pub fn round_trip<T: KnownType>(&self, object: &T) -> Result<(), RoundTripError> {
-        let kinds = self.object_kinds::<T>().map_err(|error| RoundTripError::Convert {
-            gvk: GroupVersionKind::default(),
-            via: GroupVersion::default(),
-            error: error.into(),
+    pub fn round_trip<T: KnownType>(&self, object: &T) -> Result<(), Box<RoundTripError>> {
+        let kinds = self.object_kinds::<T>().map_err(|error| {
+            let (gvk, via) = Default::default();
+            RoundTripError::Convert { gvk, via, error: error.into() }
         })?;
         for gvk in kinds.iter().filter(|gvk| gvk.version != INTERNAL_VERSION) {
             let mut visits = self.versions_for_group_kind(&gvk.group_kind());
@@ -76,7 +75,7 @@ impl Scheme {
         object: &(dyn Any + Send + Sync),
         gvk: &GroupVersionKind,
         via: &GroupVersion,
-    ) -> Result<(), RoundTripError> {
+    ) -> Result<(), Box<RoundTripError>> {
         let there_and_back = || {
             let (there_gvk, mut there) = self.convert_to_version(object, via)?;
             // On the way it is written and read, so that what does not serialize shows too.
@@ -96,7 +95,8 @@ impl Scheme {
             None => Ok(()),
             Some((path, before, after)) => {
                 let (gvk, via) = (gvk.clone(), via.clone());
-                Err(RoundTripError::Changed { gvk, via, path, before: before.cloned(), after: after.cloned() })
+                let (before, after) = (before.cloned(), after.cloned());
+                Err(Box::new(RoundTripError::Changed { gvk, via, path, before, after }))
             }
         }
     }

@@ -235,7 +235,7 @@ pub fn set(object: &mut Map, path: &[&str], value: impl Into<Value>) -> Result<(
     let Some((last, parents)) = path.split_last() else { return Err(error(path, Wrong::NoPath)) };
     let mut here = object;
     for (at, name) in parents.iter().enumerate() {
-        here = match here.get_or_insert_with(*name, || Map::new().into()) {
+        here = match here.get_or_insert_with(name, || Map::new().into()) {
             Value::Object(map) => map,
             _ => return Err(error(&path[..=at], Wrong::NotAMap)),
         };

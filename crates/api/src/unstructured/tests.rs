@@ -151,6 +151,23 @@ fn wrong_shapes_read_as_nothing_and_are_left_alone() {
     assert_eq!((object.generation(), object.creation_timestamp()), (0, None));
 }
 
+/// As deep as JSON may be: nothing recurses, and what serde cannot take is an error.
+#[test]
+fn depth_is_survived() {
+    let (open, close) = ("[".repeat(9_997), "]".repeat(9_997));
+    let text =
+        format!(r#"{{"kind":"A","metadata":{{"managedFields":{open}{close},"labels":{{"deep":{open}{close}}}}}}}"#);
+    let object = Unstructured::decode(text.as_bytes()).unwrap();
+    let error = object.nested_str(["metadata", "managedFields"]).unwrap_err();
+    let printed = format!(
+        ".metadata.managedFields accessor error: {open}{close} is of the type []interface {{}}, expected string"
+    );
+    assert_eq!(error.to_string(), printed);
+    assert!(object.managed_fields().is_empty() && object.labels().is_empty());
+    assert!(object.to_typed::<serde_json::Value>().is_err());
+    assert_eq!(object.clone(), object);
+}
+
 #[derive(serde::Serialize, serde::Deserialize, PartialEq, Debug)]
 struct Order {
     metadata: ObjectMeta,
