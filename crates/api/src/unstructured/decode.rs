@@ -19,8 +19,6 @@ pub enum DecodeError {
     },
     /// There is no kind; the data, as text.
     MissingKind(String),
-    /// There is no version; the data, as text.
-    MissingVersion(String),
 }
 
 impl fmt::Display for DecodeError {
@@ -29,7 +27,6 @@ impl fmt::Display for DecodeError {
             DecodeError::Json(error) => error.fmt(f),
             DecodeError::Type { found, expected } => write!(f, "json: cannot unmarshal {found} into Go {expected}"),
             DecodeError::MissingKind(data) => write!(f, "Object 'Kind' is missing in '{data}'"),
-            DecodeError::MissingVersion(data) => write!(f, "Object 'apiVersion' is missing in '{data}'"),
         }
     }
 }
