@@ -6,15 +6,37 @@
 //!
 //! Not for: talking to a server (the client does), storing (storage does), deciding who may do what (the server does).
 
+pub mod duration;
 pub mod field;
 pub mod go;
+#[cfg(test)]
+mod golden;
+pub mod int_or_string;
 pub mod json;
+pub mod list;
+pub mod mapper;
 mod name;
 pub mod names;
+pub mod object;
+pub mod partial;
 pub mod schema;
+pub mod scheme;
+pub mod status;
+pub mod table;
+pub mod time;
+pub mod unstructured;
 pub mod value;
+pub mod watch_event;
 
 /// The string type of values: short ones live in place.
 pub use compact_str::CompactString as Str;
+pub use duration::Duration;
+pub use int_or_string::IntOrString;
 pub use name::Name;
+pub use names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource};
+pub use object::{ObjectMeta, Resource, Scope};
+pub use scheme::Scheme;
+pub use status::Status;
+pub use time::{MicroTime, Time};
+pub use unstructured::{Unstructured, UnstructuredList};
 pub use value::{Array, Map, Value};

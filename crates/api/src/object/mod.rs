@@ -1,0 +1,15 @@
+//! What every object carries: its type, its metadata, its owners; and what a Rust type must tell to be an object.
+//!
+//! Fields that Go leaves out when they are empty are left out here, and `null` reads as empty, as in Go.
+
+pub(crate) mod bridge;
+#[cfg(feature = "k8s-openapi")]
+mod builtin;
+mod meta;
+mod nullable;
+mod owner;
+mod resource;
+
+pub use meta::{FieldsV1, ListMeta, ManagedFieldsEntry, ObjectMeta, ShardInfo, TypeMeta};
+pub use owner::{OwnerReference, controller_of};
+pub use resource::{Metadata, Resource, Scope, path};
