@@ -1,0 +1,28 @@
+//! `capstan api-resources`: the built-in kinds, as kubectl lists what a server has.
+
+use std::io::{self, Write as _};
+
+use capstan_api::{builtin, object::Scope};
+
+/// Prints the kinds as a table.
+pub(crate) fn print() -> Result<(), String> {
+    let mut rows = vec![["NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"].map(str::to_owned)];
+    rows.extend(builtin::kinds().map(|kind| {
+        let short: Vec<&str> = kind.short_names.iter().map(|name| name.as_str()).collect();
+        let namespaced = kind.scope == Scope::Namespaced;
+        let (name, version) = (kind.resource.to_string(), kind.gvk.api_version());
+        [name, short.join(","), version, namespaced.to_string(), kind.gvk.kind.to_string()]
+    }));
+    let widths = [0, 1, 2, 3].map(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0));
+    let mut out = io::stdout().lock();
+    for [name, short, version, namespaced, kind] in rows {
+        let [a, b, c, d] = widths;
+        let line = writeln!(out, "{name:a$}   {short:b$}   {version:c$}   {namespaced:d$}   {kind}");
+        match line {
+            // Whoever reads has seen enough.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            other => other.map_err(|error| error.to_string())?,
+        }
+    }
+    Ok(())
+}
