@@ -7,20 +7,27 @@
 //! Engines: [`Memory`] (tests, forks). An engine is chosen at run time as a [`SharedStore`].
 //!
 //! A new engine implements [`Store`] and runs the conformance suite (feature `conformance`); the pieces that engines share
-//! are [`ConsistencyHasher`], the portable [`snapshot`] file and, for engines inside this process, the watch hub.
+//! are [`ConsistencyHasher`], the portable snapshot file (`snapshot`) and, for engines inside this process, the watch hub
+//! (`hub`), the bounded wait for a revision (`freshness`) and deadlines (`expiry`).
 
 mod error;
+mod expiry;
+mod freshness;
 mod hash;
+mod hub;
 pub mod limits;
+mod memory;
 mod op;
 mod options;
 mod read;
+mod snapshot;
 mod store;
 mod watch;
 
 pub use bytes::Bytes;
 pub use error::{CommitError, Conflict, ConflictingOp, Fault, FaultKind, InputError, ReadError};
 pub use hash::{ConsistencyHash, ConsistencyHasher};
+pub use memory::Memory;
 pub use op::{Action, Committed, Key, KeyValue, Op, Revision, Ttl, Value};
 pub use options::{Options, Retention};
 pub use read::{At, Found, Page, Range};

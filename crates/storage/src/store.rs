@@ -107,7 +107,7 @@ pub trait Store: Send + Sync + 'static {
     fn hash(&self, at: At) -> Answer<'_, ConsistencyHash, ReadError>;
 
     /// Writes all keys of one state, not older than the present at the call, to a new file in the portable format of
-    /// [`snapshot`](crate::snapshot), while commits go on. The file is there wholly and durably, or not at all; an existing file is replaced.
+    /// the crate's module `snapshot`, while commits go on. The file is there wholly and durably, or not at all; an existing file is replaced.
     ///
     /// Each engine has a constructor that restores from such a file: same keys, values, modification revisions, lifetimes
     /// and revision, with everything before compacted. (etcd gives out its own revisions: there only keys and values return.)
