@@ -10,6 +10,8 @@
 //! are [`ConsistencyHasher`], the portable snapshot file (`snapshot`) and, for engines inside this process, the watch hub
 //! (`hub`), the bounded wait for a revision (`freshness`) and deadlines (`expiry`).
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod error;
 mod expiry;
 mod freshness;

@@ -57,7 +57,7 @@ pub struct SnapshotInfo {
 /// [`ReadError::Compacted`], C itself can still be read and watched from. C starts at the store's first revision,
 /// [`Revision::INITIAL`] (so revision 0 is always compacted), moves only forward, by `compact` or by
 /// [`Retention`](crate::Retention), and never past the present. Compacting changes nothing at present, takes no revision
-/// and holds up nobody.
+/// and holds up nobody. History survives a restart as the keys do: a watch can be resumed across it.
 ///
 /// # Watches
 /// A watch delivers every change of a key with its prefix that was committed after its start revision: each once, in the
