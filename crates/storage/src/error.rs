@@ -202,10 +202,10 @@ impl fmt::Display for Conflict {
             let separator = if n == 0 { " " } else { ", " };
             match current {
                 Some(item) => {
-                    write!(f, "{separator}operation {index} found its key modified at {}", item.mod_revision)?
+                    write!(f, "{separator}operation {index} found {} as of {}", printable(&item.key), item.mod_revision)
                 }
-                None => write!(f, "{separator}operation {index} found no key")?,
-            }
+                None => write!(f, "{separator}operation {index} found no key"),
+            }?;
         }
         write!(f, ": decide again from the current values")
     }

@@ -89,3 +89,45 @@ impl Mix {
         self.0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(key: &'static str, value: &'static str, mod_revision: u64) -> KeyValue {
+        KeyValue { key: key.into(), value: value.into(), mod_revision: Revision(mod_revision) }
+    }
+
+    #[test]
+    fn the_definition_does_not_change() {
+        // Other engines, other versions and snapshots on disk count on these numbers.
+        let cases = [
+            (item("a", "", 2), 4_331_566_968_105_358_300),
+            (item("a", "1", 2), 6_449_826_368_555_327_049),
+            (item("/registry/pods/default/web-0", "{\"kind\":\"Pod\"}", 1_234_567), 17_556_958_179_895_348_002),
+        ];
+        for (item, hash) in cases {
+            assert_eq!(item_hash(&item), hash, "{item:?}");
+        }
+    }
+
+    #[test]
+    fn the_order_does_not_matter_and_what_is_removed_leaves_no_trace() {
+        let (a, b, c) = (item("a", "1", 2), item("b", "2", 3), item("c", "3", 4));
+        let (mut one, mut other) = (ConsistencyHasher::default(), ConsistencyHasher::default());
+        [&a, &b, &c].into_iter().for_each(|item| one.add(item));
+        [&c, &a].into_iter().for_each(|item| other.add(item));
+        assert_ne!(one, other);
+        one.remove(&b);
+        assert_eq!(one, other);
+    }
+
+    #[test]
+    fn lengths_keep_keys_and_values_apart() {
+        let alike =
+            [item("ab", "c", 2), item("a", "bc", 2), item("a\0", "bc", 2), item("abc", "", 2), item("abc", "\0", 2)];
+        let mut hashes = alike.map(|item| item_hash(&item));
+        hashes.sort_unstable();
+        assert!(hashes.windows(2).all(|pair| pair[0] != pair[1]));
+    }
+}

@@ -348,3 +348,107 @@ impl Client {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(value: &'static str, at: u64) -> Option<KeyValue> {
+        Some(KeyValue { key: "k".into(), value: value.into(), mod_revision: Revision(at) })
+    }
+
+    fn put(value: &'static str) -> Input {
+        Input::Write { expected: None, value: Some(value.into()) }
+    }
+
+    fn update(value: &'static str, expected: u64) -> Input {
+        Input::Write { expected: Some(Revision(expected)), value: Some(value.into()) }
+    }
+
+    const DELETE: Input = Input::Write { expected: None, value: None };
+
+    /// Operations as (called, returned, revision, input, output), each a request of its own.
+    fn check(history: &[(u64, u64, u64, Input, Output)]) -> bool {
+        let operation =
+            |(request, (called, returned, revision, input, output)): (usize, &(u64, u64, u64, Input, Output))| {
+                let (input, output) = (input.clone(), output.clone());
+                let (revision, request) = (Revision(*revision), request as u64);
+                Operation { key: "k".into(), input, output, revision, called: *called, returned: *returned, request }
+            };
+        super::check(&history.iter().enumerate().map(operation).collect::<Vec<_>>()).is_ok()
+    }
+
+    #[test]
+    fn reads_may_fall_on_either_side_of_a_concurrent_write() {
+        for (revision, got) in [(1, None), (2, item("a", 2))] {
+            assert!(check(&[(0, 5, 2, put("a"), Output::Written), (1, 4, revision, Input::Get, Output::Got(got))]));
+        }
+    }
+
+    #[test]
+    fn a_read_after_a_write_sees_it() {
+        let after = |revision, got| {
+            check(&[(0, 1, 2, put("a"), Output::Written), (2, 3, revision, Input::Get, Output::Got(got))])
+        };
+        assert!(after(2, item("a", 2)));
+        assert!(!after(2, None) && !after(1, None) && !after(2, item("a", 3)));
+    }
+
+    #[test]
+    fn reads_do_not_go_back() {
+        let reads = |first: (u64, Option<KeyValue>), second: (u64, Option<KeyValue>)| {
+            check(&[
+                (0, 9, 2, put("a"), Output::Written),
+                (1, 2, first.0, Input::Get, Output::Got(first.1)),
+                (3, 4, second.0, Input::Get, Output::Got(second.1)),
+            ])
+        };
+        assert!(reads((1, None), (2, item("a", 2))));
+        assert!(!reads((2, item("a", 2)), (1, None)));
+        assert!(!reads((2, item("a", 2)), (2, None)), "also not when the revision does not show it");
+    }
+
+    #[test]
+    fn one_of_two_updates_wins() {
+        let both = |second: Output, revision| {
+            check(&[
+                (0, 1, 2, put("a"), Output::Written),
+                (2, 6, 3, update("b", 2), Output::Written),
+                (3, 5, revision, update("c", 2), second),
+            ])
+        };
+        assert!(both(Output::Conflict(item("b", 3)), 3));
+        assert!(!both(Output::Written, 4));
+        assert!(!both(Output::Conflict(item("a", 2)), 2), "a conflict for no reason");
+    }
+
+    #[test]
+    fn deletions_change_what_is_there() {
+        let deletion =
+            |output, revision| check(&[(0, 1, 2, put("a"), Output::Written), (2, 3, revision, DELETE, output)]);
+        assert!(deletion(Output::Written, 3) && !deletion(Output::Unchanged, 2));
+        assert!(check(&[(0, 1, 1, DELETE, Output::Unchanged)]) && !check(&[(0, 1, 2, DELETE, Output::Written)]));
+    }
+
+    #[test]
+    fn an_unknown_write_happens_late_or_never_but_once() {
+        let unknown = (0, 0, 0, put("a"), Output::Unknown);
+        let get = |called: u64, revision, got| (called, called + 1, revision, Input::Get, Output::Got(got));
+        assert!(check(&[unknown.clone(), get(2, 1, None), get(4, 1, None)]), "never");
+        assert!(check(&[unknown.clone(), get(2, 1, None), get(4, 2, item("a", 2))]), "late");
+        let overwritten = (4, 5, 3, put("b"), Output::Written);
+        assert!(check(&[unknown.clone(), get(2, 2, item("a", 2)), overwritten.clone(), get(6, 3, item("b", 3))]));
+        assert!(!check(&[unknown.clone(), get(2, 2, item("a", 2)), get(4, 2, None)]), "and not undone");
+        assert!(!check(&[get(0, 1, item("a", 1)), (2, 0, 0, put("a"), Output::Unknown)]), "not before its call");
+        let deleted = (2, 3, 3, DELETE, Output::Written);
+        assert!(check(&[unknown, deleted]), "seen by its deletion alone");
+    }
+
+    #[test]
+    fn revisions_are_given_out_once_and_in_order() {
+        let written = |called: u64, revision, value| (called, called + 1, revision, put(value), Output::Written);
+        assert!(check(&[written(0, 2, "a"), written(2, 3, "b")]));
+        assert!(!check(&[written(0, 3, "a"), written(2, 2, "b")]));
+        assert!(!check(&[(0, 5, 2, put("a"), Output::Written), (1, 4, 2, put("b"), Output::Written)]));
+    }
+}

@@ -5,6 +5,8 @@
 //! about where revisions start, so that it runs on an etcd that has seen others. [`model`] goes beyond the cases with random
 //! operations, [`linear`] with concurrent ones.
 
+#![expect(clippy::unwrap_used, reason = "these are tests, though in a library: to panic is how they fail")]
+
 mod commits;
 mod compaction;
 mod lifetimes;
@@ -134,13 +136,18 @@ for_each_case!(table, []);
 /// When the engine does not keep the contract.
 pub async fn run(name: &str, engine: impl Engine) {
     let case = CASES.iter().find(|(other, _)| *other == name).expect("the case is in the table").1;
-    let mut running = case(World::new(Arc::new(engine)));
+    watched(name, case(World::new(Arc::new(engine)))).await;
+}
+
+/// Waits for a case, but not for ever.
+async fn watched<T>(name: &str, case: impl Future<Output = T>) -> T {
+    let mut case = std::pin::pin!(case);
     let mut watchdog = RealClock::new().sleep(WATCHDOG);
     std::future::poll_fn(|cx| {
         assert!(watchdog.as_mut().poll(cx).is_pending(), "{name} hangs");
-        running.as_mut().poll(cx)
+        case.as_mut().poll(cx)
     })
-    .await;
+    .await
 }
 
 /// Makes every case a test of the engine that the expression gives.

@@ -231,3 +231,12 @@ impl State {
         true
     }
 }
+
+#[cfg(test)]
+impl State {
+    /// How many superseded items are kept.
+    pub(super) fn past_len(&self) -> usize {
+        assert_eq!(self.past.is_empty(), self.bytes == 0, "the bytes are counted");
+        self.past.len()
+    }
+}
