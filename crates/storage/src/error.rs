@@ -295,3 +295,47 @@ impl Error for Fault {}
 fn printable(key: &Bytes) -> impl fmt::Display {
     format!("\"{}\"", key.escape_ascii())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_say_what_is_wrong_and_what_to_do() {
+        let current = KeyValue { key: "a\0".into(), value: "".into(), mod_revision: Revision(7) };
+        let failed =
+            vec![ConflictingOp { index: 0, current: Some(current) }, ConflictingOp { index: 2, current: None }];
+        let (asked, compacted) = (Revision(3), Revision(5));
+        let cases: [(&dyn Error, &str); 6] = [
+            (
+                &CommitError::Conflict(Conflict { revision: Revision(9), failed }),
+                "at revision 9: operation 0 found \"a\\x00\" as of 7, operation 2 found no key: decide again from the \
+                 current values",
+            ),
+            (
+                &CommitError::Uncertain(Fault::new(FaultKind::TimedOut, "after 5s")),
+                "perhaps committed, read before trying again: no answer came in time (after 5s): retry with a pause",
+            ),
+            (
+                &CommitError::Input(InputError::DuplicateKey { key: "k".into() }),
+                "the commit has two operations on \"k\": use one",
+            ),
+            (
+                &ReadError::Compacted { asked, compacted },
+                "revision 3 is no longer kept (the earliest is 5): read the present and go on from there",
+            ),
+            (
+                &ReadError::TooNew { asked, current: Revision(2) },
+                "revision 3 has not happened (the store is at 2): retry later, or ask whether the revision came from \
+                 another store",
+            ),
+            (
+                &ReadError::Input(InputError::ValueTooLarge { bytes: 2_000_000 }),
+                "the value has 2000000 bytes: at most 1572864 are allowed, split it or store less",
+            ),
+        ];
+        for (error, expected) in cases {
+            assert_eq!(error.to_string(), expected);
+        }
+    }
+}

@@ -256,7 +256,10 @@ impl Position {
         if std::mem::take(&mut self.progress) {
             return Ok(Recent::Item(WatchItem::Progress(self.at)));
         }
-        group.wakers.insert(self.id, cx.waker().clone());
+        let replaced = group.wakers.insert(self.id, cx.waker().clone());
+        drop(state);
+        // Without the lock: what a waker drops may be the last of a task, and that task may hold a watch.
+        drop(replaced);
         Ok(Recent::Nothing)
     }
 }
@@ -290,12 +293,12 @@ impl Drop for Position {
     fn drop(&mut self) {
         let mut state = self.hub.lock();
         state.watches -= 1;
-        if let Some(group) = state.groups.get_mut(&self.prefix) {
-            group.wakers.remove(&self.id);
-            group.watches -= 1;
-            if group.watches == 0 {
-                state.groups.remove(&self.prefix);
-            }
-        }
+        let Some(group) = state.groups.get_mut(&self.prefix) else { return };
+        let waker = group.wakers.remove(&self.id);
+        group.watches -= 1;
+        let group = if group.watches == 0 { state.groups.remove(&self.prefix) } else { None };
+        drop(state);
+        // Without the lock: a waker may drop another watch, a group may free many batches.
+        drop((waker, group));
     }
 }

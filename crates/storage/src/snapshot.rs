@@ -9,6 +9,7 @@ use std::{
     fs::{self, File},
     io::{self, BufReader, BufWriter, Read, Write},
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 use bytes::Bytes;
@@ -29,19 +30,34 @@ const NEVER: i64 = i64::MAX;
 pub(crate) struct SnapshotWriter {
     file: BufWriter<File>,
     path: PathBuf,
+    /// Where it is written to until it is whole.
+    partial: PathBuf,
     revision: Revision,
     hasher: ConsistencyHasher,
     checksum: Mix,
     bytes: u64,
 }
 
+impl Drop for SnapshotWriter {
+    fn drop(&mut self) {
+        // After `finish` it has its name and this finds nothing; before, nobody wants it.
+        let _ = fs::remove_file(&self.partial);
+    }
+}
+
 impl SnapshotWriter {
     /// Begins a snapshot of the state at `revision`. An existing file stays until the new one is whole.
     pub(crate) fn create(path: &Path, revision: Revision) -> Result<Self, Fault> {
-        let file = File::create(partial(path)).map_err(|error| fault(path, &error))?;
+        // Two snapshots to one path at a time must not write to one file.
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let mut partial = path.as_os_str().to_owned();
+        partial.push(format!(".partial-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
+        let partial = PathBuf::from(partial);
+        let file = File::create(&partial).map_err(|error| fault(path, &error))?;
         let mut writer = SnapshotWriter {
             file: BufWriter::new(file),
             path: path.to_owned(),
+            partial,
             revision,
             hasher: ConsistencyHasher::default(),
             checksum: Mix::new(),
@@ -73,15 +89,16 @@ impl SnapshotWriter {
         self.write(&hash.hash.to_le_bytes())?;
         let checksum = self.checksum.finish();
         self.write(&checksum.to_le_bytes())?;
-        let (path, bytes) = (self.path, self.bytes);
-        let done = (|| {
-            self.file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-            fs::rename(partial(&path), &path)?;
-            let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            File::open(directory)?.sync_all()
-        })();
-        done.map_err(|error| fault(&path, &error))?;
-        Ok(SnapshotInfo { hash, bytes })
+        self.publish().map_err(|error| fault(&self.path, &error))?;
+        Ok(SnapshotInfo { hash, bytes: self.bytes })
+    }
+
+    fn publish(&mut self) -> io::Result<()> {
+        self.file.flush()?;
+        self.file.get_ref().sync_all()?;
+        fs::rename(&self.partial, &self.path)?;
+        let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), Fault> {
@@ -191,12 +208,6 @@ impl SnapshotReader {
     fn damaged(&self, how: &str) -> Fault {
         Fault::new(FaultKind::Corrupt, format_args!("snapshot {}: {how}", self.path.display()))
     }
-}
-
-fn partial(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".partial");
-    name.into()
 }
 
 fn fault(path: &Path, error: &io::Error) -> Fault {

@@ -64,6 +64,7 @@ macro_rules! for_each_case {
                 limit_more_and_count_are_exact
                 pages_are_of_one_state
                 a_page_is_bounded
+                large_values_come_in_pages
                 the_past_can_be_ranged
                 the_future_is_too_new
                 not_older_than_takes_what_is_there

@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use super::world::{World, commit, get, item, list, now, op_delete, op_put, put, show};
 use crate::{
-    At, InputError, Range, ReadError, Revision,
-    limits::{MAX_COMMIT_OPS, MAX_KEY_BYTES, MAX_PAGE_ITEMS},
+    At, InputError, Op, Range, ReadError, Revision,
+    limits::{MAX_COMMIT_OPS, MAX_KEY_BYTES, MAX_PAGE_ITEMS, MAX_VALUE_BYTES, PAGE_BYTES},
 };
 
 pub(super) async fn get_tells_value_and_revision(world: World) {
@@ -58,7 +58,7 @@ pub(super) async fn a_range_is_its_prefix_in_order(world: World) {
     }
     // A prefix that has no successor of its own length.
     for key in [&b"\xff"[..], b"\xff\xff", b"\xff\xffa", b"\xfe\xff\xff"] {
-        commit(&store, [crate::Op::put(key, "v")]).await;
+        commit(&store, [Op::put(key, "v")]).await;
     }
     let page = store.range(Range::prefix(&b"\xff\xff"[..])).await.unwrap();
     assert_eq!(page.items.iter().map(show).collect::<Vec<_>>(), [r"\xff\xff=v", r"\xff\xffa=v"]);
@@ -140,6 +140,25 @@ pub(super) async fn a_page_is_bounded(world: World) {
         next = range.following(&page);
     }
     assert_eq!(items, MAX_PAGE_ITEMS + 1);
+}
+
+pub(super) async fn large_values_come_in_pages(world: World) {
+    let store = world.open().await;
+    let values = 2 * PAGE_BYTES / MAX_VALUE_BYTES + 1;
+    for n in 0..values {
+        commit(&store, [Op::put(format!("k{n:02}"), vec![b'v'; MAX_VALUE_BYTES])]).await;
+    }
+    let mut next = Some(Range::prefix("k"));
+    let mut found = 0;
+    while let Some(range) = next {
+        let page = store.range(range.clone()).await.unwrap();
+        for item in &page.items {
+            assert_eq!((&item.key[..], item.value.len()), (format!("k{found:02}").as_bytes(), MAX_VALUE_BYTES));
+            found += 1;
+        }
+        next = range.following(&page);
+    }
+    assert_eq!(found, values);
 }
 
 pub(super) async fn the_past_can_be_ranged(world: World) {

@@ -209,6 +209,13 @@ pub(super) async fn a_snapshot_that_cannot_be_written_is_a_fault(world: World) {
     let missing = world.restore(&path).await.err().expect("there is nothing to restore");
     assert_eq!(missing.kind, FaultKind::Io);
     put(&store, "k", "the store goes on").await;
+    // A directory is in the way of the finished file: nothing half-written stays behind.
+    let taken = world.path("taken");
+    fs::create_dir_all(taken.join("by something")).unwrap();
+    assert!(store.snapshot(&taken).await.is_err());
+    let names: Vec<_> =
+        fs::read_dir(taken.parent().unwrap()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(names.iter().all(|name| !name.to_string_lossy().starts_with("taken.")), "{names:?}");
 }
 
 pub(super) async fn what_was_acknowledged_is_there_when_opened_again(world: World) {

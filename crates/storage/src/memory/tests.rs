@@ -5,7 +5,7 @@ use std::{sync::Arc, task::Poll, time::Duration};
 use capstan_clock::ManualClock;
 
 use super::*;
-use crate::{Ttl, WatchItem};
+use crate::{Ttl, WatchItem, limits::MAX_WATCHES};
 
 fn clock() -> ManualClock {
     ManualClock::at("2026-01-01T00:00:00Z".parse().unwrap())
@@ -177,4 +177,27 @@ async fn compaction_clears_away_what_it_forgets() {
     store.compact(last).await.unwrap();
     let state = store.inner.lock();
     assert_eq!((state.log.len(), state.past_len(), state.present.len()), (0, 0, 7));
+}
+
+#[tokio::test]
+async fn watches_are_bounded() {
+    let store = memory();
+    let request = || WatchRequest { prefix: Key::new(), after: Revision::INITIAL };
+    let mut watches = Vec::new();
+    for _ in 0..MAX_WATCHES {
+        watches.push(store.watch(request()).await.unwrap());
+    }
+    assert_eq!(store.watch(request()).await.unwrap_err(), Fault::too_many_watches().into());
+    watches.pop();
+    assert!(store.watch(request()).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_page_ends_at_its_bytes() {
+    let store = memory();
+    for n in 0..20 {
+        store.commit(vec![Op::put(format!("k{n:02}"), vec![0; 1 << 20])]).await.unwrap();
+    }
+    let page = store.range(Range::default().counted()).await.unwrap();
+    assert_eq!((page.items.len(), page.more, page.count), (PAGE_BYTES >> 20, true, Some(20)));
 }
