@@ -10,7 +10,8 @@ const POD: &[u8] = include_bytes!("pod.json");
 fn codecs(c: &mut Criterion) {
     let mut group = c.benchmark_group("pod");
     let value = json::parse(POD).expect("the Pod is JSON");
-    group.bench_function("serde_json value", |b| b.iter(|| serde_json::from_slice::<serde_json::Value>(black_box(POD))));
+    group
+        .bench_function("serde_json value", |b| b.iter(|| serde_json::from_slice::<serde_json::Value>(black_box(POD))));
     group.bench_function("json parse", |b| b.iter(|| json::parse(black_box(POD))));
     group.bench_function("json write", |b| {
         let mut out = Vec::new();

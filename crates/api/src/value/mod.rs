@@ -100,18 +100,19 @@ impl<'a> IntoIterator for &'a Array {
 impl Drop for Array {
     fn drop(&mut self) {
         if self.0.iter().any(Value::is_container) {
-            dismantle(mem::take(&mut self.0));
+            dismantle(mem::take(&mut self.0).into_iter());
         }
     }
 }
 
 /// Drops nested containers one by one instead of one inside the other.
-pub(crate) fn dismantle(mut rest: Vec<Value>) {
+fn dismantle(parts: impl Iterator<Item = Value>) {
+    let mut rest: Vec<_> = parts.filter(Value::is_container).collect();
     while let Some(value) = rest.pop() {
         // What is left of each container when it is dropped is empty, so its own drop goes no deeper.
         match value {
-            Value::Array(mut items) => rest.append(&mut items.0),
-            Value::Object(map) => rest.extend(map.into_values()),
+            Value::Array(items) => rest.extend(items.into_iter().filter(Value::is_container)),
+            Value::Object(map) => rest.extend(map.into_values().filter(Value::is_container)),
             _ => {}
         }
     }
