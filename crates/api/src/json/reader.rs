@@ -168,7 +168,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next token, without making a string of it.
-    #[inline]
+    #[inline(always)]
     fn raw(&mut self) -> Result<Raw, Error> {
         let Some(c) = self.peek() else {
             let whole = self.depth == 0 && self.expect == Expect::Rest;
@@ -234,7 +234,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn open(&mut self, c: u8) -> Result<(), Error> {
         if self.depth == MAX_DEPTH {
             return Err(self.wrong(Wrong::Depth(c)));
@@ -248,7 +248,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn close(&mut self, token: Raw) -> Raw {
         self.depth -= 1;
         self.objects >>= 1;
@@ -260,7 +260,7 @@ impl<'a> Reader<'a> {
         token
     }
 
-    #[inline]
+    #[inline(always)]
     fn key(&mut self, c: u8) -> Result<Raw, Error> {
         if c != b'"' {
             return Err(self.unexpected(c, "looking for beginning of object key string"));
@@ -275,7 +275,7 @@ impl<'a> Reader<'a> {
         Ok(Raw::Key(key))
     }
 
-    #[inline]
+    #[inline(always)]
     fn value(&mut self, c: u8) -> Result<Raw, Error> {
         let token = match c {
             b'"' => Raw::String(self.string()?),
@@ -338,7 +338,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Passes over a string; `at` is at its first quote.
-    #[inline]
+    #[inline(always)]
     fn string(&mut self) -> Result<Piece, Error> {
         let start = self.at + 1;
         let mut at = string::plain_end(self.bytes, start);

@@ -74,9 +74,9 @@ impl Builder {
     /// The innermost container ends; `duplicate` is told the keys that it had more than once.
     pub fn end(&mut self, duplicate: impl FnMut(&str)) {
         let value = match self.open.pop() {
-            Some(Level::Array(start)) => Value::Array(self.items.drain(start..).collect()),
+            Some(Level::Array(start)) => Value::Array(self.items.split_off(start).into()),
             Some(Level::Object(start)) => {
-                Value::Object(Map::from_entries(self.entries.drain(start..).collect(), duplicate))
+                Value::Object(Map::from_entries(self.entries.split_off(start), duplicate))
             }
             None => return,
         };
