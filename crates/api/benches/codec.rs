@@ -2,7 +2,7 @@
 
 use std::{hint::black_box, time::Instant};
 
-use capstan_api::{Value, json};
+use capstan_api::{Value, codec::Metadata, json};
 use criterion::{Criterion, criterion_group, criterion_main};
 
 const POD: &[u8] = include_bytes!("pod.json");
@@ -13,6 +13,7 @@ fn codecs(c: &mut Criterion) {
     group
         .bench_function("serde_json value", |b| b.iter(|| serde_json::from_slice::<serde_json::Value>(black_box(POD))));
     group.bench_function("json parse", |b| b.iter(|| json::parse(black_box(POD))));
+    group.bench_function("metadata only", |b| b.iter(|| Metadata::scan(black_box(POD))));
     group.bench_function("json write", |b| {
         let mut out = Vec::new();
         b.iter(|| {
@@ -34,6 +35,7 @@ fn ratios(_: &mut Criterion) {
     };
     let mut ways: Vec<(&str, Box<dyn FnMut()>)> = vec![
         ("json parse", Box::new(|| drop(black_box(json::parse(black_box(POD)))))),
+        ("metadata only", Box::new(|| drop(black_box(Metadata::scan(black_box(POD)))))),
         ("json write", Box::new(|| drop(black_box(json::to_string(black_box(&value)))))),
     ];
     for (name, f) in &mut ways {

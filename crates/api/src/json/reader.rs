@@ -135,6 +135,21 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Right behind the beginning of a list or one of its elements: whether the list ends here. If so, its end has been read.
+    ///
+    /// # Errors
+    /// When there is nothing more.
+    pub fn at_end_of_array(&mut self) -> Result<bool, Error> {
+        match self.peek() {
+            Some(b']') if self.depth > 0 && self.objects & 1 == 0 && self.expect != Expect::Value => {
+                self.close(Raw::EndArray);
+                Ok(true)
+            }
+            Some(_) => Ok(false),
+            None => Err(self.wrong(Wrong::End)),
+        }
+    }
+
     /// Looks whether the rest is well-formed, without moving. Go looks at the whole text before it decodes anything, so whoever
     /// finds something else wrong asks here first.
     ///

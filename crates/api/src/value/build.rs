@@ -1,6 +1,6 @@
 //! Building a tree from the parts in their order.
 
-use super::{Array, Event, Map, Value};
+use super::{Event, Map, Value};
 use crate::Str;
 
 /// Builds a [`Value`] from [`Event`]s, without recursion.
@@ -75,9 +75,7 @@ impl Builder {
     pub fn end(&mut self, duplicate: impl FnMut(&str)) {
         let value = match self.open.pop() {
             Some(Level::Array(start)) => Value::Array(self.items.split_off(start).into()),
-            Some(Level::Object(start)) => {
-                Value::Object(Map::from_entries(self.entries.split_off(start), duplicate))
-            }
+            Some(Level::Object(start)) => Value::Object(Map::from_entries(self.entries.split_off(start), duplicate)),
             None => return,
         };
         match self.open.last() {
