@@ -14,6 +14,7 @@ mod name;
 pub mod names;
 pub mod schema;
 pub mod value;
+pub mod yaml;
 
 /// The string type of values: short ones live in place.
 pub use compact_str::CompactString as Str;

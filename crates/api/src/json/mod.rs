@@ -13,6 +13,7 @@ mod write;
 pub use error::{Error, Wrong};
 pub use number::Number;
 pub use reader::{MAX_DEPTH, Reader, Token};
+pub(crate) use string::lossy;
 pub use write::{to_pretty_string, to_string, write, write_str};
 
 use crate::{Value, value::Builder};
