@@ -11,6 +11,8 @@ mod order;
 mod scalar;
 mod stream;
 mod style;
+#[cfg(test)]
+mod tests;
 mod write;
 
 pub use error::Error;

@@ -14,7 +14,8 @@ pub(super) enum Style {
 
 /// The style that Go's encoder takes for `text`; keys stay on one line.
 pub(super) fn style(text: &str, key: bool) -> Style {
-    let means_itself = plain(text, true) == Scalar::Str && !is_sexagesimal(text);
+    // Go's encoder forgets that `<<` as a key is a merge.
+    let means_itself = plain(text, true) == Scalar::Str && !is_sexagesimal(text) && !(key && text == "<<");
     let shape = Shape::of(text);
     if text.contains('\n') {
         return if shape.block && !key { Style::Literal } else { Style::DoubleQuoted };

@@ -7,13 +7,17 @@ use super::{
     scalar::{Scalar, format_float, plain},
     style::{self, Style},
 };
-use crate::{Map, Str, Value, json};
+use crate::{Map, Str, Value, json, value::Event};
 
 /// Behind so many characters a line is broken at the next space.
 const WIDTH: usize = 80;
 
 /// A key longer than this stands behind a `?`.
 const MAX_SIMPLE_KEY: usize = 128;
+
+/// Containers deeper than this are written on one line, as JSON has them. Otherwise the indentation of a hostile document would
+/// take many times the memory of the document.
+const MAX_BLOCK_DEPTH: usize = 64;
 
 /// A value as a YAML document.
 #[must_use]
@@ -117,6 +121,12 @@ impl Writer<'_> {
         // What is in a container is indented by two, but lists stay at the level of their key.
         let deeper = if behind == Behind::Nothing { 0 } else { place.indent + 2 };
         let (indent, rest) = match value {
+            Value::Array(_) | Value::Object(_) if open.len() >= MAX_BLOCK_DEPTH => {
+                self.put(space);
+                self.on_one_line(value);
+                self.newline();
+                return;
+            }
             Value::Array(items) if !items.is_empty() => {
                 let indent = if behind == Behind::Key { place.indent } else { deeper };
                 (indent, Rest::Items(items.iter()))
@@ -133,6 +143,32 @@ impl Writer<'_> {
             self.newline();
         }
         open.push(Level { indent, same_line: behind == Behind::Indicator, rest });
+    }
+
+    fn on_one_line(&mut self, value: &Value) {
+        let mut due = false;
+        for event in value.walk() {
+            if due && !matches!(event, Event::EndArray | Event::EndObject) {
+                self.put(", ");
+            }
+            due = !matches!(event, Event::Key(_) | Event::BeginArray(_) | Event::BeginObject(_));
+            match event {
+                Event::String(text) => self.flow(text, "\"", None),
+                Event::Key(key) => {
+                    self.put(if key.len() > MAX_SIMPLE_KEY { "? " } else { "" });
+                    self.flow(key, "\"", None);
+                    self.put(": ");
+                }
+                Event::BeginArray(_) => self.put("["),
+                Event::EndArray => self.put("]"),
+                Event::BeginObject(_) => self.put("{"),
+                Event::EndObject => self.put("}"),
+                Event::Null => self.put("null"),
+                Event::Bool(b) => self.put(if b { "true" } else { "false" }),
+                Event::Int(n) => write!(self.out, "{n}").expect("memory takes all"),
+                Event::Float(n) => self.put(&number(&json::to_string(&Value::Float(n)))),
+            }
+        }
     }
 
     fn scalar(&mut self, value: &Value, place: Place) {
@@ -176,7 +212,7 @@ impl Writer<'_> {
 
     fn flow(&mut self, text: &str, quote: &str, wrap: Option<usize>) {
         self.put(quote);
-        let mut column = self.column();
+        let mut column = if wrap.is_some() { self.column() } else { 0 };
         let mut chars = text.char_indices().peekable();
         let mut behind_space = false;
         while let Some((at, c)) = chars.next() {
@@ -275,9 +311,7 @@ impl Writer<'_> {
 
 /// The entries in the order of YAML output.
 fn sorted(map: &Map) -> std::vec::IntoIter<&(Str, Value)> {
-    let mut entries: Vec<_> = map.entries().iter().collect();
-    entries.sort_by(|a, b| order::compare(&a.0, &b.0));
-    entries.into_iter()
+    order::sort(map.entries().iter().collect()).into_iter()
 }
 
 /// A number whose JSON is `text`, as YAML's encoder writes what YAML's decoder makes of that.
