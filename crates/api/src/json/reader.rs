@@ -239,14 +239,11 @@ impl<'a> Reader<'a> {
         self.wrong(Wrong::Character(c, context))
     }
 
-    /// The byte at `at`, which is not what it should be: either wrong, or not there.
+    /// The byte at `at`, which is not what it should be. Where there is none Go tries with a space whether the text can end.
     #[cold]
     fn bad(&mut self, at: usize, context: &'static str) -> Error {
         self.at = at;
-        match self.bytes.get(at) {
-            Some(&c) => self.unexpected(c, context),
-            None => self.wrong(Wrong::End),
-        }
+        self.unexpected(self.bytes.get(at).copied().unwrap_or(b' '), context)
     }
 
     #[inline(always)]
@@ -362,7 +359,11 @@ impl<'a> Reader<'a> {
             match self.bytes.get(at) {
                 Some(b'"') => break,
                 Some(b'\\') => at = string::plain_end(self.bytes, self.escape(at + 1)?),
-                _ => return Err(self.bad(at, "in string literal")),
+                Some(_) => return Err(self.bad(at, "in string literal")),
+                None => {
+                    self.at = at;
+                    return Err(self.wrong(Wrong::End));
+                }
             }
         }
         self.at = at + 1;
@@ -395,7 +396,10 @@ const LITERAL_NULL: [&str; 3] =
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::super::{parse, to_string};
+    use super::*;
 
     fn check(text: impl AsRef<[u8]>, expected: &str) {
         let found = match parse(text.as_ref()) {
@@ -438,7 +442,9 @@ mod tests {
             ("{", "unexpected end of JSON input"),
             ("[1,", "unexpected end of JSON input"),
             ("\"a", "unexpected end of JSON input"),
-            ("nul", "unexpected end of JSON input"),
+            ("nul", "invalid character ' ' in literal null (expecting 'l')"),
+            ("[1.", "invalid character ' ' after decimal point in numeric literal"),
+            ("\"\\u00", "invalid character ' ' in \\u hexadecimal character escape"),
             ("nux", "invalid character 'x' in literal null (expecting 'l')"),
             ("x", "invalid character 'x' looking for beginning of value"),
             ("[1 2]", "invalid character '2' after array element"),
@@ -459,6 +465,51 @@ mod tests {
             ("1e400", "json: cannot unmarshal number 1e400 into Go value of type float64"),
         ] {
             check(text, expected);
+        }
+    }
+
+    #[test]
+    fn long_runs_of_one_thing() {
+        for part in [
+            "[", "{", "\"", "\\", "1", "-", "\"\\u00", "[],", "{\"a\":", "t", " ", "\u{0}", "[1,", "\"a\":", "\u{fffd}",
+        ] {
+            assert!(parse(part.repeat(100_000).as_bytes()).is_err() || part == "1", "{part}");
+        }
+        let list = format!("[{}0]", "0,".repeat(1_000_000));
+        assert_eq!(parse(list.as_bytes()).unwrap().as_array().unwrap().len(), 1_000_001);
+        let same = format!("{{{}\"a\":1}}", "\"a\":0,".repeat(100_000));
+        check(same, r#"{"a":1}"#);
+    }
+
+    /// Text that is nearly JSON.
+    fn nearly() -> impl Strategy<Value = String> {
+        let part = prop::sample::select(vec![
+            "{", "}", "[", "]", ",", ":", "\"a\"", "\"", "\\n", "\\u00e9", "1", "-", ".5", "e3", "true", "null", " ",
+            "\n", "é",
+        ]);
+        prop::collection::vec(part, 0..20).prop_map(|parts| parts.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_serde_json(text in nearly(), whole in "\\PC*") {
+            for text in [text, serde_json::to_string(&whole).unwrap()] {
+                let theirs = serde_json::from_str::<serde_json::Value>(&text);
+                match parse(text.as_bytes()) {
+                    Ok(value) => prop_assert_eq!(serde_json::to_value(&value).ok(), theirs.ok(), "{}", text),
+                    Err(error) => prop_assert!(theirs.is_err(), "{}: {}", text, error),
+                }
+            }
+        }
+
+        #[test]
+        fn bytes_do_not_panic(bytes: Vec<u8>, text in nearly()) {
+            let _ = parse(&bytes);
+            let mut reader = Reader::new(text.as_bytes());
+            let skipped = reader.skip().map(<[u8]>::len);
+            if parse(text.as_bytes()).is_ok() {
+                prop_assert_eq!(skipped, Ok(text.trim_ascii().len()));
+            }
         }
     }
 

@@ -20,11 +20,12 @@ pub(super) fn style(text: &str, key: bool) -> Style {
     if text.contains('\n') {
         return if shape.block && !key { Style::Literal } else { Style::DoubleQuoted };
     }
-    match () {
-        () if !means_itself || shape.multiline && key => Style::DoubleQuoted,
-        () if shape.plain => Style::Plain,
-        () if shape.single_quoted => Style::SingleQuoted,
-        () => Style::DoubleQuoted,
+    if means_itself && shape.plain {
+        Style::Plain
+    } else if means_itself && shape.single_quoted && !(shape.multiline && key) {
+        Style::SingleQuoted
+    } else {
+        Style::DoubleQuoted
     }
 }
 
@@ -102,10 +103,6 @@ fn is_sexagesimal(text: &str) -> bool {
         }
         *last = whole;
     }
-    let is_part = |part: &&str| match part.as_bytes() {
-        [b'0'..=b'9'] => true,
-        [b'0'..=b'5', b'0'..=b'9'] => true,
-        _ => false,
-    };
+    let is_part = |part: &&str| matches!(part.as_bytes(), [b'0'..=b'9'] | [b'0'..=b'5', b'0'..=b'9']);
     first.starts_with(|c: char| c.is_ascii_digit()) && first.bytes().all(is_digit) && rest.iter().all(is_part)
 }
