@@ -8,6 +8,8 @@ mod error;
 mod number;
 mod reader;
 mod string;
+#[cfg(test)]
+mod tests;
 mod write;
 
 pub use error::{Error, Wrong};

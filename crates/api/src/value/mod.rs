@@ -8,6 +8,8 @@ mod de;
 mod map;
 mod ser;
 mod serde_error;
+#[cfg(test)]
+mod serde_tests;
 mod walk;
 
 use std::{fmt, mem};
