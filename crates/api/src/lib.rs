@@ -11,6 +11,7 @@ pub mod go;
 pub mod json;
 mod name;
 pub mod names;
+pub mod patch;
 pub mod schema;
 pub mod value;
 

@@ -100,6 +100,8 @@ pub struct PatchStrategy {
     pub merge: bool,
     /// Fields that the patch does not name are dropped.
     pub retain_keys: bool,
+    /// An object is taken from the patch whole.
+    pub replace: bool,
 }
 
 /// A node's place: a definition, and a node in it.

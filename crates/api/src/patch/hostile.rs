@@ -1,0 +1,1 @@
+//! Patches that mean harm.
