@@ -73,6 +73,24 @@ fn strategic_patches() {
     });
 }
 
+#[test]
+fn strategic_patches_made() {
+    let schemas = Schemas::load();
+    check("strategic_diff.jsonl", |case| {
+        let schema = schemas.of(case.get("kind").and_then(Value::as_str).unwrap());
+        let (original, modified) = (object(case, "original"), object(case, "modified"));
+        if !case.contains_key("current") {
+            return strategic::diff(&original, &modified, schema.root()).map(Value::from).map_err(|e| e.to_string());
+        }
+        let overwrite = case.get("overwrite").and_then(Value::as_bool).unwrap();
+        let patch = strategic::three_way(&original, &modified, &object(case, "current"), schema.root(), overwrite);
+        patch.map(Value::from).map_err(|error| match error {
+            strategic::Error::Conflict(..) => "conflict".into(),
+            other => other.to_string(),
+        })
+    });
+}
+
 /// The schemas of some kinds, with just what patches ask for, from `schema.json`: a field is `Type`, `[Type]` or `{Type}`, its patch
 /// strategy and its merge key.
 pub(super) struct Schemas {

@@ -53,7 +53,8 @@ pub enum Error {
     RetainKeysDiffer(String, String),
     /// A `$patch` in a document that is not a string.
     DirectiveValue,
-    /// A three-way patch would overwrite what others changed: the patch and their changes as YAML.
+    /// A three-way patch would overwrite what others changed: the patch and their changes, as JSON where upstream
+    /// prints YAML.
     Conflict(String, String),
 }
 

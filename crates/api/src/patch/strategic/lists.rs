@@ -228,7 +228,7 @@ fn merge_scalars(original: Vec<Value>, patch: Vec<Value>) -> Merged {
 /// in longer lists the first of equals remains in place.
 const MAX_SWAPPED: usize = 1000;
 
-fn deduplicate(mut items: Vec<Value>) -> Vec<Value> {
+pub(super) fn deduplicate(mut items: Vec<Value>) -> Vec<Value> {
     if items.len() > MAX_SWAPPED {
         let mut seen = BTreeSet::new();
         items.retain(|item| Scalar::new(item).is_none_or(|item| seen.insert(item)));

@@ -1,7 +1,10 @@
 //! What the schema says to a strategic merge patch.
 
 use super::Error;
-use crate::schema::{Format, NodeRef, PatchStrategy, Type};
+use crate::{
+    Name,
+    schema::{Format, NodeRef, PatchStrategy, Type},
+};
 
 /// What is said about a field.
 #[derive(Clone, Copy, Debug)]
@@ -40,13 +43,13 @@ pub(super) fn of_object<'a>(parent: NodeRef<'a>, key: &str) -> Result<Meta<'a>, 
         // As Go's decoder, upstream is content with a name that differs in case.
         .or_else(|| parent.fields().find(|field| field.name.eq_ignore_ascii_case(key)))
         .ok_or_else(|| {
-            let ty = parent.type_name().map_or("", |name| name.as_str());
+            let ty = parent.type_name().map_or("", Name::as_str);
             Error::UnknownField(ty.into(), key.into())
         })?;
     Ok(Meta {
         node: field.node,
         strategy: field.node.patch_strategy(),
-        merge_key: field.node.merge_key().map(|name| name.as_str()),
+        merge_key: field.node.merge_key().map(Name::as_str),
     })
 }
 

@@ -12,6 +12,8 @@
 //! before old ones where nothing else is said. Fields are visited in the order of their names, where upstream leaves it to chance;
 //! so `$deleteFromPrimitiveList/x` comes before `x`.
 
+mod conflict;
+mod diff;
 mod error;
 mod lists;
 mod meta;
@@ -19,6 +21,7 @@ mod order;
 
 use std::{collections::BTreeMap, mem};
 
+pub use diff::{diff, three_way};
 pub use error::Error;
 
 use super::drop_null_fields;

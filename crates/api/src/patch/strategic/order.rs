@@ -86,9 +86,9 @@ impl Merge {
                 })?
             }
         };
-        if let (Kind::Object, By::Key(merge_key)) = (kind?, by) {
+        if kind? == Kind::Object {
             for item in order {
-                merge_key_of(item, merge_key)?;
+                merge_key_of(item, meta.merge_key.unwrap_or_default())?;
             }
         }
         let items = lists::arrange(ordered, others, &places, &Places::new(merged.order), by);
