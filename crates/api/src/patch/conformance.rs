@@ -10,7 +10,8 @@ use crate::{
 
 /// Runs `ours` on every case of a file and compares.
 ///
-/// A case has `out` if upstream succeeded, `err` if it failed, `panic` if it did that; then we must fail, in whatever words.
+/// A case has `out` if upstream succeeded, `err` if it failed, `panic` if it did that; then we must fail, in whatever
+/// words.
 fn check<E: Display>(file: &str, ours: impl Fn(&Map) -> Result<Value, E>) {
     let path = format!("{}/testdata/patches/{file}", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap();
@@ -91,8 +92,8 @@ fn strategic_patches_made() {
     });
 }
 
-/// The schemas of some kinds, with just what patches ask for, from `schema.json`: a field is `Type`, `[Type]` or `{Type}`, its patch
-/// strategy and its merge key.
+/// The schemas of some kinds, with just what patches ask for, from `schema.json`: a field is `Type`, `[Type]` or
+/// `{Type}`, its patch strategy and its merge key.
 pub(super) struct Schemas {
     schema: Schema,
     roots: BTreeMap<String, NodeId>,

@@ -1,7 +1,7 @@
 //! JSON merge patch (RFC 7386), and the patches that lead from one object to another.
 //!
-//! It follows upstream's library where that departs from the RFC: a patch that is `null` or a scalar is refused, and `null` fields
-//! are dropped also from objects inside of new lists, unless the list takes the place of an object.
+//! It follows upstream's library where that departs from the RFC: a patch that is `null` or a scalar is refused, and
+//! `null` fields are dropped also from objects inside of new lists, unless the list takes the place of an object.
 
 use std::{cmp::Ordering, fmt, slice};
 
@@ -93,14 +93,15 @@ fn merge_level(document: Map, patch: Map) -> (Map, Vec<(usize, Map)>) {
     (Map::from_entries(merged, |_| {}), nested)
 }
 
-/// The patch that makes `modified` of `original`, provided that `modified` has no `null` fields: a patch cannot set them.
+/// The patch that makes `modified` of `original`, provided that `modified` has no `null` fields: a patch cannot set
+/// them.
 #[must_use]
 pub fn diff(original: &Map, modified: &Map) -> Map {
     build(Diff::new(original, modified))
 }
 
-/// The patch that brings `current` to `modified` where they differ, and removes what `original` had and `modified` no longer has.
-/// What others have added to `current` stays.
+/// The patch that brings `current` to `modified` where they differ, and removes what `original` had and `modified` no
+/// longer has. What others have added to `current` stays.
 ///
 /// There can be no conflict: both halves of the patch lead to the same `modified`.
 #[must_use]

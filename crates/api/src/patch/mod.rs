@@ -4,9 +4,10 @@
 //! - [`merge`]: an object that is laid over the other (RFC 7386), `application/merge-patch+json`.
 //! - [`strategic`]: the same, but lists are merged as the schema says, `application/strategic-merge-patch+json`.
 //!
-//! All three work on [`Value`]s, and behave as upstream's libraries do where those differ from the letter of the standards;
-//! `testdata/patches` holds what the real ones answer. Server-side apply will be the fourth module here: it takes the same
-//! [`NodeRef`](crate::schema::NodeRef)s as [`strategic`], but asks them for list types and keys instead of merge keys.
+//! All three work on [`Value`]s, and behave as upstream's libraries do where those differ from the letter of the
+//! standards; `testdata/patches` holds what the real ones answer. Server-side apply will be the fourth module here: it
+//! takes the same [`NodeRef`](crate::schema::NodeRef)s as [`strategic`], but asks them for list types and keys instead
+//! of merge keys.
 //!
 //! Nothing here recurses with the depth of a document. The strategic merge recurses along the schema, and stops at
 //! [`strategic::MAX_DEPTH`] where a type contains itself.

@@ -61,8 +61,8 @@ pub enum Step {
 
 /// A patch that does not apply.
 ///
-/// The server answers every one of these with the same 422 Invalid, `the server rejected our request due to an error in our
-/// request`; the words here are for logs and for those who use the crate directly.
+/// The server answers every one of these with the same 422 Invalid, `the server rejected our request due to an error in
+/// our request`; the words here are for logs and for those who use the crate directly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
     /// The document is neither an object nor a list, but this type of JSON.
@@ -166,7 +166,8 @@ impl fmt::Display for Error {
             Error::ReplaceDocument => f.write_str("replace operation value must be object or array: %!w(<nil>)"),
             Error::TooMuchCopied(size) => write!(
                 f,
-                "Unable to complete the copy, the accumulated size increase of copy is {size}, exceeding the limit {MAX_COPY_BYTES}"
+                "Unable to complete the copy, the accumulated size increase of copy is {size}, \
+                 exceeding the limit {MAX_COPY_BYTES}"
             ),
             Error::TooManyMoved => {
                 write!(f, "Unable to complete the patch, it moves more than {MAX_MOVED_ELEMENTS} elements")

@@ -1,14 +1,16 @@
 //! JSON patch (RFC 6902), with the habits of the library that upstream uses.
 //!
 //! Where it departs from the RFC, and we with it:
-//! - `replace` and `copy` of a field that is not there succeed (`copy` then adds `null`), as does a `test` of it for `null`.
+//! - `replace` and `copy` of a field that is not there succeed (`copy` then adds `null`), as does a `test` of it for
+//!   `null`.
 //! - Negative indices count from the end; `+1` and `01` are indices too.
-//! - What stands before the first `/` of a path is ignored. Only `replace` and `test` know the path of the whole document.
+//! - What stands before the first `/` of a path is ignored. Only `replace` and `test` know the path of the whole
+//!   document.
 //! - A number that is written with a fraction or an exponent never equals an integer.
 //!
-//! Where we depart from the library: it compares strings as they are written, so that `"<"` does not equal the `"\u003c"` of
-//! its own encoder; here values are compared. And where it panics (adding to a `null` that was copied, replacing the whole document
-//! by nothing) there is an error.
+//! Where we depart from the library: it compares strings as they are written, so that `"<"` does not equal the
+//! `"\u003c"` of its own encoder; here values are compared. And where it panics (adding to a `null` that was copied,
+//! replacing the whole document by nothing) there is an error.
 
 mod error;
 mod pointer;
@@ -30,7 +32,8 @@ pub const MAX_OPERATIONS: usize = 10_000;
 pub const MAX_COPY_BYTES: usize = 3 * 1024 * 1024;
 
 /// How many elements a patch may move in memory by inserting before and removing them. It is far beyond what 10,000
-/// operations on any sensible list need, and keeps 10,000 operations at the front of a list of a million from taking minutes.
+/// operations on any sensible list need, and keeps 10,000 operations at the front of a list of a million from taking
+/// minutes.
 pub const MAX_MOVED_ELEMENTS: usize = 1 << 29;
 
 /// A JSON patch, ready to be applied, as often as needed.
@@ -72,8 +75,8 @@ impl Operation {
 impl JsonPatch {
     /// A patch from its JSON.
     ///
-    /// Unless it was asked to ignore unknown fields, the server decodes the same bytes strictly before, as a list of objects
-    /// with the strings `op`, `path` and `from` and any `value`.
+    /// Unless it was asked to ignore unknown fields, the server decodes the same bytes strictly before, as a list of
+    /// objects with the strings `op`, `path` and `from` and any `value`.
     ///
     /// # Errors
     /// Not a list of objects, or too long a list.
@@ -272,4 +275,42 @@ fn unescape(part: &str) -> Cow<'_, str> {
     }
     out.push_str(rest);
     out.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_that_make_room_are_counted() {
+        let document = || json::parse(br#"{"a":[1,2,3],"b":4}"#).unwrap();
+        let check = |left: usize, path: &str, expected: Result<(), Error>| {
+            let mut run = Run { document: document(), copied: 0, moved: MAX_MOVED_ELEMENTS - left };
+            assert_eq!(run.add(Step::Add, &path.into(), Value::Null), expected, "{path}");
+        };
+        check(3, "/a/0", Ok(()));
+        check(2, "/a/0", Err(Error::TooManyMoved));
+        check(0, "/a/-", Ok(()));
+        check(1, "/c", Err(Error::TooManyMoved));
+        check(0, "/b", Ok(()));
+        let mut run = Run { document: document(), copied: 0, moved: MAX_MOVED_ELEMENTS };
+        assert_eq!(run.remove(Step::Remove, &"/a/2".into()), Ok(Value::Int(3)));
+        assert_eq!(run.remove(Step::Remove, &"/a/0".into()), Err(Error::TooManyMoved));
+    }
+
+    #[test]
+    fn paths_are_unescaped_once() {
+        for (part, expected) in
+            [("a", "a"), ("~0", "~"), ("~1", "/"), ("~01", "~1"), ("x~", "x~"), ("~2~1", "~2/"), ("é~0é", "é~é")]
+        {
+            assert_eq!(unescape(part), expected);
+        }
+    }
+
+    #[test]
+    fn strings_are_equal_however_they_are_written() {
+        let patch = json::parse(br#"[{"op":"test","path":"/a","value":"\u003c"}]"#).unwrap();
+        let document = json::parse(br#"{"a":"<"}"#).unwrap();
+        assert!(JsonPatch::from_value(patch).unwrap().apply(document).is_ok());
+    }
 }

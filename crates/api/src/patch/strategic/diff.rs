@@ -1,6 +1,6 @@
 //! Making strategic merge patches out of the objects before and after, as clients do.
 
-use std::{borrow::Cow, cmp::Ordering};
+use std::{borrow::Cow, cell::Cell, cmp::Ordering};
 
 use super::{
     DELETE_LIST, DIRECTIVE, Error, MAX_DEPTH, Merge, Mode, RETAIN_KEYS, SET_ORDER, conflict, error,
@@ -17,11 +17,12 @@ pub fn diff(original: &Map, modified: &Map, schema: NodeRef<'_>) -> Result<Map, 
     Diff { set_order: true, ..Diff::default() }.maps(original, modified, schema, false)
 }
 
-/// The patch that brings `current` to `modified` where they differ, and removes what `original` had and `modified` no longer has.
-/// What others have added to `current` stays.
+/// The patch that brings `current` to `modified` where they differ, and removes what `original` had and `modified` no
+/// longer has. What others have added to `current` stays.
 ///
 /// # Errors
-/// As [`diff`]; and unless it may `overwrite` what others have changed since `original`, the [`Error::Conflict`] with that.
+/// As [`diff`]; and unless it may `overwrite` what others have changed since `original`, the [`Error::Conflict`] with
+/// that.
 pub fn three_way(
     original: &Map,
     modified: &Map,
@@ -33,7 +34,7 @@ pub fn three_way(
     let deletions = Diff { set_order: true, no_changes: true, ..Diff::default() };
     let changes = changes.maps(current, modified, schema, false)?;
     let deletions = deletions.maps(original, modified, schema, false)?;
-    let patch = Merge { mode: Mode::Combine, depth: 0 }.objects(deletions, changes, schema)?;
+    let patch = Merge::new(Mode::Combine, &Cell::new(0)).objects(deletions, changes, schema)?;
     if !overwrite {
         let others = Diff::default().maps(original, current, schema, false)?;
         if conflict::maps(&patch, &others, schema, 0)? {
@@ -92,14 +93,7 @@ impl Diff {
         Ok(Map::from_entries(patch, |_| {}))
     }
 
-    fn field(
-        self,
-        key: &str,
-        old: &Value,
-        new: &Value,
-        patch: &mut Entries,
-        node: NodeRef<'_>,
-    ) -> Result<(), Error> {
+    fn field(self, key: &str, old: &Value, new: &Value, patch: &mut Entries, node: NodeRef<'_>) -> Result<(), Error> {
         match (old, new) {
             (Value::Object(old), Value::Object(new)) => match meta::of_object(node, key) {
                 // Nothing needs to be known about what has not changed.
@@ -244,4 +238,3 @@ fn pairs<'a>(old: &'a Sorted<'a>, new: &'a Sorted<'a>) -> impl Iterator<Item = (
         Some((old.map(|(_, item)| *item), new.map(|(_, item)| *item)))
     })
 }
-

@@ -2,13 +2,14 @@
 
 use std::fmt::{self, Write as _};
 
-use super::{DELETE_LIST, DIRECTIVE, MAX_DEPTH, SET_ORDER};
+use super::{DELETE_LIST, DIRECTIVE, MAX_DEPTH, MAX_WORK, SET_ORDER};
 use crate::{Map, Str, Value, value::Event};
 
 /// A strategic merge patch that does not apply, or that cannot be made.
 ///
-/// The server answers the first three with 400 BadRequest and this message, [`ListOfLists`](Error::ListOfLists) with a 422 Invalid
-/// that says `the server rejected our request due to an error in our request`, and all others with 500 InternalError and this message.
+/// The server answers the first three with 400 BadRequest and this message, [`ListOfLists`](Error::ListOfLists) with a
+/// 422 Invalid that says `the server rejected our request due to an error in our request`, and all others with 500
+/// InternalError and this message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
     /// A `$deleteFromPrimitiveList` that does not name its list.
@@ -49,6 +50,8 @@ pub enum Error {
     Incomparable,
     /// Types that contain themselves, too often. Upstream has no such limit.
     TooDeep,
+    /// More than [`MAX_WORK`]. Upstream has no such limit.
+    TooMuchWork,
     /// Two patches that are to be one retain different fields.
     RetainKeysDiffer(String, String),
     /// A `$patch` in a document that is not a string.
@@ -109,6 +112,7 @@ impl fmt::Display for Error {
             Error::SliceOfSlice => f.write_str("unexpected slice of slice"),
             Error::Incomparable => write!(f, "elements of {SET_ORDER}, {DELETE_LIST} and merge keys must be scalars"),
             Error::TooDeep => write!(f, "the patch merges more than {MAX_DEPTH} objects in each other"),
+            Error::TooMuchWork => write!(f, "the patch merges into more than {MAX_WORK} fields and elements"),
             Error::RetainKeysDiffer(one, other) => {
                 write!(f, "{one} and {other} are not deep equal: this may happen when calculating the 3-way diff patch")
             }

@@ -104,12 +104,12 @@ impl By<'_> {
 #[derive(Debug)]
 pub(super) struct Merged {
     pub(super) items: Vec<Value>,
-    /// What upstream takes for the order of the original when it orders the outcome again: it shares memory with the list that has
-    /// been merged, so new elements stand where deleted ones made room.
+    /// What upstream takes for the order of the original when it orders the outcome again: it shares memory with the
+    /// list that has been merged, so new elements stand where deleted ones made room.
     pub(super) order: Vec<Option<Scalar>>,
 }
 
-impl Merge {
+impl Merge<'_> {
     /// Merges two lists; if `deletes`, deletes scalars of one from the other.
     pub(super) fn lists(
         self,
@@ -121,6 +121,7 @@ impl Merge {
         if original.is_empty() && patch.is_empty() {
             return Ok(Merged { items: original, order: Vec::new() });
         }
+        self.account(original.len())?;
         match (element_kind(&original, &patch)?, meta.merge_key) {
             (Kind::Scalar, _) if deletes && self.mode == Mode::Apply => {
                 let gone: BTreeSet<_> = patch.iter().filter_map(Scalar::new).collect();
@@ -224,8 +225,8 @@ fn merge_scalars(original: Vec<Value>, patch: Vec<Value>) -> Merged {
     Merged { items, order }
 }
 
-/// Up to here equal elements go as upstream's algorithm lets them go, each filled by the last of the list. It takes quadratic time;
-/// in longer lists the first of equals remains in place.
+/// Up to here equal elements go as upstream's algorithm lets them go, each filled by the last of the list. It takes
+/// quadratic time; in longer lists the first of equals remains in place.
 const MAX_SWAPPED: usize = 1000;
 
 pub(super) fn deduplicate(mut items: Vec<Value>) -> Vec<Value> {
@@ -264,8 +265,8 @@ pub(super) fn partition(
     Ok((yes, no))
 }
 
-/// One list of the elements that a patch has and of those that it has not, each in its own order, with as much as possible of the
-/// original's order between them.
+/// One list of the elements that a patch has and of those that it has not, each in its own order, with as much as
+/// possible of the original's order between them.
 pub(super) fn arrange(
     from_patch: Vec<Value>,
     others: Vec<Value>,

@@ -2,15 +2,15 @@
 //!
 //! A patch is an object that is laid over the other, with these additions:
 //! - Lists whose field says `merge` are merged: scalars as sets, objects by their merge key. Other lists are replaced.
-//! - `$patch: replace` and `$patch: delete` in an object replace and empty it; in an element of a merged list, they make the list
-//!   anew and delete the element.
+//! - `$patch: replace` and `$patch: delete` in an object replace and empty it; in an element of a merged list, they
+//!   make the list anew and delete the element.
 //! - `$deleteFromPrimitiveList/x` deletes scalars from the list `x`.
 //! - `$setElementOrder/x` says in which order the list `x` is to be.
 //! - `$retainKeys` names the fields that remain.
 //!
-//! The order in which a list comes out is upstream's: elements of the patch in the patch's order, the others in theirs, and new ones
-//! before old ones where nothing else is said. Fields are visited in the order of their names, where upstream leaves it to chance;
-//! so `$deleteFromPrimitiveList/x` comes before `x`.
+//! The order in which a list comes out is upstream's: elements of the patch in the patch's order, the others in theirs,
+//! and new ones before old ones where nothing else is said. Fields are visited in the order of their names, where
+//! upstream leaves it to chance; so `$deleteFromPrimitiveList/x` comes before `x`.
 
 mod conflict;
 mod diff;
@@ -19,7 +19,7 @@ mod lists;
 mod meta;
 mod order;
 
-use std::{collections::BTreeMap, mem};
+use std::{cell::Cell, collections::BTreeMap, mem};
 
 pub use diff::{diff, three_way};
 pub use error::Error;
@@ -29,6 +29,10 @@ use crate::{Map, Str, Value, schema::NodeRef};
 
 /// How many objects in each other are merged at most. Only types that contain themselves go as deep.
 pub const MAX_DEPTH: usize = 128;
+
+/// How many fields and elements a patch may be merged into, counting those that it comes back to. No document has as
+/// many, but a patch may name the same element of a list over and over.
+pub const MAX_WORK: usize = 1 << 23;
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
@@ -43,7 +47,7 @@ type Fields = BTreeMap<Str, Value>;
 /// # Errors
 /// See [`Error`], also for what the server makes of it.
 pub fn apply(original: Map, patch: Map, schema: NodeRef<'_>) -> Result<Map, Error> {
-    Merge { mode: Mode::Apply, depth: 0 }.objects(original, patch, schema)
+    Merge::new(Mode::Apply, &Cell::new(0)).objects(original, patch, schema)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,16 +60,28 @@ enum Mode {
 
 /// A merge on its way down the schema.
 #[derive(Clone, Copy, Debug)]
-struct Merge {
+struct Merge<'w> {
     mode: Mode,
     depth: usize,
+    /// How many fields and elements have been merged into.
+    work: &'w Cell<usize>,
 }
 
-impl Merge {
+impl<'w> Merge<'w> {
+    fn new(mode: Mode, work: &'w Cell<usize>) -> Self {
+        Merge { mode, depth: 0, work }
+    }
+
+    fn account(self, work: usize) -> Result<(), Error> {
+        self.work.set(self.work.get() + work);
+        if self.work.get() > MAX_WORK { Err(Error::TooMuchWork) } else { Ok(()) }
+    }
+
     fn objects(self, original: Map, mut patch: Map, node: NodeRef<'_>) -> Result<Map, Error> {
         if self.depth == MAX_DEPTH {
             return Err(Error::TooDeep);
         }
+        self.account(original.len())?;
         let inner = Merge { depth: self.depth + 1, ..self };
         match patch.get(DIRECTIVE) {
             None => {}
@@ -185,5 +201,29 @@ fn drop_directives(value: &mut Value) {
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        json,
+        schema::{Node, Schema},
+    };
+
+    #[test]
+    fn work_is_counted() {
+        let schema = Schema::from_nodes(vec![Node::default()]);
+        let object = |text: &str| match json::parse(text.as_bytes()).unwrap() {
+            Value::Object(map) => map,
+            other => panic!("{other}"),
+        };
+        let check = |left: usize| {
+            let work = Cell::new(MAX_WORK - left);
+            Merge::new(Mode::Apply, &work).objects(object(r#"{"a":1,"b":2}"#), object(r#"{"a":3}"#), schema.root())
+        };
+        assert_eq!(check(2), Ok(object(r#"{"a":3,"b":2}"#)));
+        assert_eq!(check(1), Err(Error::TooMuchWork));
     }
 }

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{Array, Str, Value, schema::NodeRef};
 
-impl Merge {
+impl Merge<'_> {
     /// Merges the lists for which the patch gives an order, and takes them out of the patch.
     pub(super) fn ordered_lists(
         self,
@@ -47,45 +47,28 @@ impl Merge {
         let old = original.remove(key).map(into_list).transpose()?;
         let new = patch.remove(key).map(into_list).transpose()?;
         let meta = meta::of_list(node, key)?;
-        check_order(new.as_deref().map_or(&[], Vec::as_slice), order, meta.merge_key)?;
+        check_order(slice(&new), order, meta.merge_key)?;
+        if old.is_none() && new.is_none() {
+            return Ok(());
+        }
         let by = meta.merge_key.map_or(By::Itself, By::Key);
         let keys = |items: &[Value]| items.iter().map(|item| by.key(item)).collect();
-        let kind = match (&old, &new) {
-            (None, None) => return Ok(()),
-            (old, new) => {
-                let (old, new) = (old.as_deref().map_or(&[][..], |v| v), new.as_deref().map_or(&[][..], |v| v));
-                lists::element_kind(old, new)
-            }
-        };
+        let kind = lists::element_kind(slice(&old), slice(&new));
         let merged = match (old, new) {
-            (None, None) => return Ok(()),
-            (Some(old), None) => Merged { order: keys(&old), items: old.into_vec() },
-            (None, Some(new)) => {
-                let mut new = Value::Array(new);
-                drop_directives(&mut new);
-                let Value::Array(new) = new else { return Err(Error::not_a_list(&new)) };
-                Merged { items: new.into_vec(), order: Vec::new() }
-            }
             (Some(old), Some(new)) if meta.strategy.merge => {
                 self.lists(old.into_vec(), new.into_vec(), &meta, false)?
             }
             (Some(old), Some(new)) => Merged { order: keys(&old), items: new.into_vec() },
+            (Some(old), None) => Merged { order: keys(&old), items: old.into_vec() },
+            (None, new) => {
+                let mut new = new.unwrap_or_default().into_vec();
+                new.retain(|item| !has_directive(item));
+                new.iter_mut().for_each(drop_directives);
+                Merged { items: new, order: Vec::new() }
+            }
         };
         let places = Places::of(order, by);
-        let (ordered, others) = match by {
-            By::Itself if order.iter().chain(&merged.items).any(|item| Scalar::new(item).is_none()) => {
-                return Err(Error::Incomparable);
-            }
-            By::Itself => merged.items.into_iter().partition(|item| places.get(&Scalar::new(item)).is_some()),
-            By::Key(merge_key) => {
-                let stop = order.iter().position(|item| item.as_object().is_none());
-                lists::partition(merged.items, merge_key, |key| match (places.get(key), stop) {
-                    (Some(place), Some(stop)) if stop < place => Err(Error::NotAnObject(stop)),
-                    (None, Some(stop)) => Err(Error::NotAnObject(stop)),
-                    (place, _) => Ok(place.is_some()),
-                })?
-            }
-        };
+        let (ordered, others) = split(merged.items, order, &places, by)?;
         if kind? == Kind::Object {
             for item in order {
                 merge_key_of(item, meta.merge_key.unwrap_or_default())?;
@@ -95,6 +78,27 @@ impl Merge {
         original.insert(key.into(), items.into());
         Ok(())
     }
+}
+
+/// The elements that the order names, and the others.
+fn split(items: Vec<Value>, order: &[Value], places: &Places, by: By<'_>) -> Result<(Vec<Value>, Vec<Value>), Error> {
+    match by {
+        By::Itself if order.iter().chain(&items).any(|item| Scalar::new(item).is_none()) => Err(Error::Incomparable),
+        By::Itself => Ok(items.into_iter().partition(|item| places.get(&Scalar::new(item)).is_some())),
+        By::Key(merge_key) => {
+            // Upstream looks from the front, and stumbles over the first that is not an object.
+            let stop = order.iter().position(|item| item.as_object().is_none());
+            lists::partition(items, merge_key, |key| match (places.get(key), stop) {
+                (Some(place), Some(stop)) if stop < place => Err(Error::NotAnObject(stop)),
+                (None, Some(stop)) => Err(Error::NotAnObject(stop)),
+                (place, _) => Ok(place.is_some()),
+            })
+        }
+    }
+}
+
+fn slice(list: &Option<Array>) -> &[Value] {
+    list.as_ref().map_or(&[], |list| list.as_slice())
 }
 
 fn into_list(value: Value) -> Result<Array, Error> {
