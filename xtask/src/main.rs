@@ -12,9 +12,9 @@ const COMMANDS: &[Command] =
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let named = arguments.split_first().and_then(|(name, rest)| {
-        COMMANDS.iter().find(|(command, ..)| command == name).map(|&(_, _, run)| (run, rest))
-    });
+    let named = arguments
+        .split_first()
+        .and_then(|(name, rest)| COMMANDS.iter().find(|(command, ..)| command == name).map(|&(_, _, run)| (run, rest)));
     let Some((run, rest)) = named else {
         eprintln!("usage: cargo xtask <command>\n");
         for (command, about, _) in COMMANDS {

@@ -6,6 +6,7 @@
 //!
 //! Not for: talking to a server (the client does), storing (storage does), deciding who may do what (the server does).
 
+pub mod builtin;
 pub mod codec;
 pub mod field;
 pub mod go;

@@ -1,0 +1,3 @@
+//! The kinds that Kubernetes has built in, as a table of facts.
+
+pub mod text;
