@@ -7,6 +7,6 @@
 mod node;
 
 pub use node::{
-    Definition, FieldRef, Format, ListType, MapType, Node, NodeField, NodeId, NodeRef, PatchStrategy, Rules, Schema,
-    Type,
+    Absent, Definition, Facts, FieldRef, Format, GoField, ListType, MapType, Node, NodeField, NodeId, NodeRef, Notes,
+    PatchStrategy, Rules, Schema, Type,
 };
