@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use capstan_api::builtin::text::{Absent, full_name, go_type};
+use capstan_api::builtin::text::{Absent, full_name, go_type, is_zero};
 
 use super::{
     model::{Table, element},
@@ -47,8 +47,7 @@ pub(crate) fn read(folder: &Path, table: &mut Table) -> Result<(), String> {
             let version = package.rsplit('.').next().unwrap_or_default();
             let printed = reflected(go.ty.trim_start_matches('*'), version);
             field.go = (printed != go_type(field.ty)).then(|| leak(printed));
-            (field.absent, field.default) =
-                said(absent(&go, field.ty, declared), go.ty.starts_with('*'), field.default);
+            (field.absent, field.default) = said(absent(&go, field.ty, declared), field.default);
         }
     }
     Ok(())
@@ -63,25 +62,22 @@ pub(crate) fn keep(present: &Table, table: &mut Table) {
             field.go = known.and_then(|known| known.go);
             let published = field.default;
             (field.absent, field.default) = match known {
-                Some(known) if known.default == published || (known.absent == Absent::Zero && is_zero(published)) => {
+                Some(known)
+                    if known.default == published
+                        || (known.absent == Absent::Zero && published.is_some_and(is_zero)) =>
+                {
                     (known.absent, known.default)
                 }
-                _ => said(if is_zero(published) { Absent::Zero } else { Absent::Omitted }, false, published),
+                _ => said(if published.is_some_and(is_zero) { Absent::Zero } else { Absent::Dropped }, published),
             };
         }
     }
 }
 
-/// Whether the published default is the zero value: it then says that Go encodes the field always, or nothing.
-fn is_zero(default: Option<&str>) -> bool {
-    matches!(default, Some("\"\"" | "{}" | "0" | "false"))
-}
-
 /// What the table says of a field that Go encodes as `absent` when it was never set.
-fn said(absent: Absent, pointer: bool, default: Option<&'static str>) -> (Absent, Option<&'static str>) {
+fn said(absent: Absent, default: Option<&'static str>) -> (Absent, Option<&'static str>) {
     match absent {
-        Absent::Zero if is_zero(default) => (Absent::Zero, None),
-        Absent::Omitted if is_zero(default) && !pointer => (Absent::Dropped, default),
+        Absent::Zero if default.is_some_and(is_zero) => (Absent::Zero, None),
         absent => (absent, default),
     }
 }
@@ -182,11 +178,13 @@ fn reflected(ty: &str, version: &str) -> String {
 /// What Go encodes of a field that was never set.
 fn absent(go: &GoField, ty: &str, package: &Package) -> Absent {
     let underlying = package.get(&go.ty).map_or(go.ty.as_str(), |declared| &declared.underlying);
-    let nil = ["*", "[]", "map["].iter().any(|prefix| underlying.starts_with(prefix)) || ty.starts_with(['[', '{']);
+    let pointer = underlying.starts_with('*');
+    let nil = pointer || underlying.starts_with("[]") || underlying.starts_with("map[") || ty.starts_with(['[', '{']);
     let by_itself_null = matches!(ty, "time" | "micro-time" | "raw" | "json");
-    let object = element(ty) == ty && (ty.contains('.') || ty == "quantity" || ty == "int-or-string" || by_itself_null);
+    let is_struct = element(ty) == ty && ty.contains('.');
+    let object = is_struct || by_itself_null || matches!(ty, "quantity" | "int-or-string");
     if go.omit_zero || (go.omit_empty && (nil || !object)) {
-        Absent::Omitted
+        if pointer && !is_struct { Absent::Pointer } else { Absent::Dropped }
     } else if nil || by_itself_null {
         Absent::Null
     } else {

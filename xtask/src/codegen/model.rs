@@ -5,7 +5,7 @@ use std::{
     fmt,
 };
 
-use capstan_api::builtin::text::{Absent, EMBEDDED, Field, TypeHead, UNION};
+use capstan_api::builtin::text::{Absent, EMBEDDED, Field, TypeHead, UNION, is_zero};
 
 /// The whole table.
 #[derive(Debug, Default)]
@@ -91,9 +91,9 @@ impl Table {
     /// Marks the types that have a default somewhere at or below them.
     pub(crate) fn mark_defaults(&mut self) {
         let own = |field: &Field<'_>| match field.absent {
-            Absent::Omitted => field.default.is_some(),
+            Absent::Dropped => field.default.is_some_and(|default| !is_zero(default)),
+            Absent::Pointer => field.default.is_some(),
             Absent::Zero | Absent::Null => true,
-            Absent::Dropped => false,
         };
         let mut marked: BTreeSet<String> = BTreeSet::new();
         loop {

@@ -18,7 +18,8 @@ pub(super) const DEFINITIONS: usize = TYPES + 1;
 /// The definition of the shared nodes.
 const SHARED: usize = TYPES;
 
-/// Types whose nodes are shared by all fields that say no more than this. Each has three nodes, one for each [`Absent`].
+/// Types whose nodes are shared by all fields that say no more than this. Each has four nodes, one for each
+/// [`Absent`](text::Absent).
 const SHARED_TYPES: [&str; 22] = [
     "string",
     "bool",
@@ -65,16 +66,12 @@ pub(super) fn load(definition: usize) -> Definition {
     let mut nodes = Nodes { definition, nodes: Vec::new() };
     if definition == SHARED {
         for (at, ty) in SHARED_TYPES.iter().enumerate() {
-            for (absent, word) in [(Absent::Omitted, ""), (Absent::Zero, " zero"), (Absent::Null, " null")] {
+            for (position, word) in ["", " pointer", " zero", " null"].into_iter().enumerate() {
                 let line = format!(" - - {ty}{word}");
                 let field = Field::parse(&line).expect("the list of shared types is right");
                 let node = nodes.shape(field.ty, &field);
-                nodes.nodes.push(Node { absent, defaults_below: absent != Absent::Omitted, ..node });
-                debug_assert_eq!(
-                    nodes.nodes.len(),
-                    shared(at, absent) + 1,
-                    "containers of shared types have shared elements"
-                );
+                debug_assert_eq!(nodes.nodes.len(), at * 4 + position, "elements of shared types are shared");
+                nodes.nodes.push(with_absent(node, &field));
             }
         }
     } else {
@@ -83,13 +80,24 @@ pub(super) fn load(definition: usize) -> Definition {
     Definition { nodes: nodes.nodes.into() }
 }
 
-fn shared(at: usize, absent: Absent) -> usize {
-    at * 3
-        + match absent {
-            Absent::Omitted => 0,
-            Absent::Zero => 1,
-            Absent::Null => 2,
-        }
+/// The shared node of the type at `at`.
+fn shared(at: usize, absent: text::Absent) -> NodeId {
+    id(SHARED, at * 4 + absent as usize)
+}
+
+/// The node with what the field says about being never set.
+fn with_absent(node: Node, field: &Field<'_>) -> Node {
+    let absent = match field.absent {
+        text::Absent::Zero => Absent::Zero,
+        text::Absent::Null => Absent::Null,
+        text::Absent::Dropped | text::Absent::Pointer => Absent::Omitted,
+    };
+    Node {
+        absent,
+        drops_zero: field.absent == text::Absent::Dropped && node.target.is_none(),
+        defaults_below: node.defaults_below || absent != Absent::Omitted,
+        ..node
+    }
 }
 
 /// The fields of a type.
@@ -138,20 +146,17 @@ impl Nodes {
 
     /// The node of a field: a shared one if it says nothing special.
     fn place(&mut self, field: &Field<'static>) -> NodeId {
-        let absent = match field.absent {
-            text::Absent::Zero => Absent::Zero,
-            text::Absent::Null => Absent::Null,
-            text::Absent::Omitted | text::Absent::Dropped => Absent::Omitted,
-        };
-        let default = field.default.filter(|_| field.absent != text::Absent::Dropped);
+        // A default that is dropped again when it is encoded is none.
+        let shows = |default: &&str| field.absent != text::Absent::Dropped || !text::is_zero(default);
+        let default = field.default.filter(shows);
         let said = [default, field.map, field.patch, field.key, field.enumeration];
         if said.iter().all(Option::is_none) {
             if let Some(at) = find_shared(field) {
-                return id(SHARED, shared(at, absent));
+                return shared(at, field.absent);
             }
-            match (find_type(field.ty), absent) {
-                (Some(ty), Absent::Omitted) => return id(ty, 0),
-                (Some(ty), Absent::Zero) => return id(ty, 1),
+            match (find_type(field.ty), field.absent) {
+                (Some(ty), text::Absent::Dropped) => return id(ty, 0),
+                (Some(ty), text::Absent::Zero) => return id(ty, 1),
                 _ => {}
             }
         }
@@ -167,10 +172,10 @@ impl Nodes {
             || facts.merge_key.is_some()
             || !facts.list_map_keys.is_empty()
             || !facts.enumeration.is_empty();
+        let node = with_absent(node, field);
         self.push(Node {
-            absent,
             map_type: if field.map == Some("atomic") { MapType::Atomic } else { node.map_type },
-            defaults_below: node.defaults_below || absent != Absent::Omitted || default.is_some(),
+            defaults_below: node.defaults_below || default.is_some(),
             patch_strategy: PatchStrategy {
                 merge: patch.split(',').any(|word| word == "merge"),
                 retain_keys: patch.split(',').any(|word| word == "retainKeys"),
@@ -216,7 +221,7 @@ impl Nodes {
         match find_type(element.ty) {
             Some(ty) => (id(ty, 0), type_head(ty).defaults),
             None => match find_shared(element).filter(|_| element.enumeration.is_none()) {
-                Some(at) => (id(SHARED, shared(at, Absent::Omitted)), false),
+                Some(at) => (shared(at, text::Absent::Pointer), false),
                 None => {
                     let node = self.shape(element.ty, element);
                     (self.push(node), false)
@@ -240,8 +245,13 @@ fn scalar(ty: &str) -> Node {
         "quantity" => (Type::String, Format::Quantity),
         "int-or-string" => (Type::Any, Format::IntOrString),
         _ => {
-            let child = ty.starts_with("schema-or").then(|| find_type(JSON_SCHEMA)).flatten().map(root);
-            return Node { preserve_unknown: true, child, ..Node::default() };
+            let schema = || find_type(JSON_SCHEMA).map(root);
+            let (ty, child) = match ty {
+                "schema-or-bool" => (Type::Boolean, schema()),
+                "schema-or-list" => (Type::Any, schema()),
+                _ => (Type::Any, None),
+            };
+            return Node { ty, preserve_unknown: true, child, ..Node::default() };
         }
     };
     Node { ty, format, ..Node::default() }
@@ -276,9 +286,14 @@ fn go_field(definition: usize, name: &str) -> Option<GoField> {
         .filter(|(place, _)| field.number.strip_prefix(place).is_some_and(|rest| rest.starts_with('/')))
         .collect();
     embedded.sort_unstable();
+    if type_head(definition).kind && matches!(name, "apiVersion" | "kind") {
+        embedded.push(("", "TypeMeta"));
+    }
+    let plain = text::go_type(field.ty);
     Some(GoField {
         embedded: embedded.into_iter().map(|(_, name)| name).collect(),
-        ty: field.go.map_or_else(|| text::go_type(field.ty), str::to_owned),
+        ty: field.go.map_or_else(|| plain.clone(), str::to_owned),
+        plain,
     })
 }
 

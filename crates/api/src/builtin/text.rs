@@ -24,15 +24,16 @@ use std::fmt;
 /// What stands in the JSON of a field that was never set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Absent {
-    /// Nothing.
+    /// Nothing; nor if it is a scalar, list or map that was set to the zero value or to nothing, so that a default of that never
+    /// shows.
     #[default]
-    Omitted,
+    Dropped,
+    /// Nothing, but a zero value that was set is encoded. Said of scalars and lists alone: objects that are not `Zero` are so.
+    Pointer,
     /// The zero value of its type, `{}` if that is an object.
     Zero,
     /// `null`.
     Null,
-    /// Nothing, and nothing too if it was set to the zero value: so its default, which is that, never shows.
-    Dropped,
 }
 
 /// A field of a type.
@@ -81,7 +82,7 @@ impl<'a> Field<'a> {
             match word.split_once('=') {
                 None if word == "zero" => field.absent = Absent::Zero,
                 None if word == "null" => field.absent = Absent::Null,
-                None if word == "dropped" => field.absent = Absent::Dropped,
+                None if word == "pointer" => field.absent = Absent::Pointer,
                 Some(("default", value)) => field.default = Some(value),
                 Some(("list", value)) => field.list = Some(value),
                 Some(("map", value)) => field.map = Some(value),
@@ -100,10 +101,10 @@ impl fmt::Display for Field<'_> {
         let required = if self.required { "!" } else { "" };
         write!(f, " {}{required} {} {}", self.name, self.number, self.ty)?;
         f.write_str(match self.absent {
-            Absent::Omitted => "",
+            Absent::Dropped => "",
             Absent::Zero => " zero",
             Absent::Null => " null",
-            Absent::Dropped => " dropped",
+            Absent::Pointer => " pointer",
         })?;
         let words = [
             ("default", self.default),
@@ -116,6 +117,12 @@ impl fmt::Display for Field<'_> {
         ];
         words.iter().try_for_each(|(word, value)| value.map_or(Ok(()), |value| write!(f, " {word}={value}")))
     }
+}
+
+/// Whether the JSON is the zero value of a type.
+#[must_use]
+pub fn is_zero(json: &str) -> bool {
+    matches!(json, "\"\"" | "{}" | "0" | "false")
 }
 
 /// The first line of a type's block.
@@ -230,7 +237,7 @@ mod tests {
             " protocol 4 string default=\"TCP\" go=v1.Protocol enum=[\"SCTP\",\"TCP\",\"U DP\"]",
             " httpGet 1/2 core.v1.HTTPGetAction",
             " selector - meta.v1.LabelSelector null map=atomic",
-            " name 1 string dropped default=\"\"",
+            " name 1 string pointer default=\"\"",
         ] {
             assert_eq!(Field::parse(line).expect(line).to_string(), line);
         }

@@ -180,6 +180,8 @@ pub struct Node {
     pub defaults_below: bool,
     /// What is encoded when the field was never set. A zero value is the default, unless there is another.
     pub absent: Absent,
+    /// A zero value or an empty list or map that was set is not encoded, as if it was never set.
+    pub drops_zero: bool,
     /// In protobuf the list is the field 1 of a message of its own.
     pub wrapped: bool,
     /// What a strategic merge patch does here.
@@ -188,7 +190,8 @@ pub struct Node {
     pub target: Option<NodeId>,
     /// The known fields, sorted by name.
     pub fields: Box<[NodeField]>,
-    /// The node of a list's elements, of a map's values, or of the object that a value of any type may be.
+    /// The node of a list's elements, of a map's values, or of the object that a value of any type, or a boolean,
+    /// may be instead.
     pub child: Option<NodeId>,
     /// What few nodes say.
     pub rules: Option<Box<Rules>>,
@@ -293,8 +296,10 @@ pub struct Notes {
 pub struct GoField {
     /// The structs that Go embeds on the way to the field, the outermost first.
     pub embedded: Vec<&'static str>,
-    /// The field's type, without pointers: `[]v1.Container`.
+    /// The field's type, without pointers: `v1.ResourceList`.
     pub ty: String,
+    /// The same without the names that Go gives to lists, maps and scalars: `map[string]resource.Quantity`.
+    pub plain: String,
 }
 
 /// Definitions, each loaded when first looked at.
@@ -563,6 +568,12 @@ impl<'a> NodeRef<'a> {
         self.place.absent
     }
 
+    /// Whether a zero value, or an empty list or map, counts as never set.
+    #[must_use]
+    pub fn drops_zero(self) -> bool {
+        self.place.drops_zero
+    }
+
     /// The zero value of the type, if it is encoded as anything but `null`.
     #[must_use]
     pub fn zero(self) -> Option<&'static Value> {
@@ -619,9 +630,18 @@ impl<'a> NodeRef<'a> {
     /// The known field `name`.
     #[must_use]
     pub fn field(self, name: &str) -> Option<FieldRef<'a>> {
-        let fields = &self.shape.fields;
-        let at = fields.binary_search_by(|field| field.name.as_str().cmp(name)).ok()?;
-        Some(self.field_ref(&fields[at]))
+        self.position(name).map(|position| self.field_at(position))
+    }
+
+    /// Where the known field `name` stands among [`fields`](NodeRef::fields).
+    #[must_use]
+    pub(crate) fn position(self, name: &str) -> Option<usize> {
+        self.shape.fields.binary_search_by(|field| field.name.as_str().cmp(name)).ok()
+    }
+
+    /// The known field at that position.
+    pub(crate) fn field_at(self, position: usize) -> FieldRef<'a> {
+        self.field_ref(&self.shape.fields[position])
     }
 
     /// The known fields in the order of their names.
@@ -635,10 +655,10 @@ impl<'a> NodeRef<'a> {
         self.shape.child.filter(|_| self.shape.ty == Type::Array).map(|id| self.at(id))
     }
 
-    /// The node of the object that a value of any type may be.
+    /// The node of the object that a value of any type, or a boolean, may be instead.
     #[must_use]
     pub fn alternative(self) -> Option<NodeRef<'a>> {
-        self.shape.child.filter(|_| self.shape.ty == Type::Any).map(|id| self.at(id))
+        self.shape.child.filter(|_| matches!(self.shape.ty, Type::Any | Type::Boolean)).map(|id| self.at(id))
     }
 
     /// The node of a map's values.
