@@ -6,16 +6,30 @@
 //!
 //! Not for: talking to a server (the client does), storing (storage does), deciding who may do what (the server does).
 
+pub mod builtin;
+pub mod codec;
+pub mod duration;
 pub mod field;
 pub mod go;
+#[cfg(test)]
+mod golden;
+pub mod int_or_string;
 pub mod json;
 mod name;
 pub mod names;
 pub mod patch;
+pub mod quantity;
 pub mod schema;
+pub mod status;
+pub mod time;
 pub mod value;
 
 /// The string type of values: short ones live in place.
 pub use compact_str::CompactString as Str;
+pub use duration::Duration;
+pub use int_or_string::IntOrString;
 pub use name::Name;
+pub use quantity::Quantity;
+pub use status::Status;
+pub use time::{MicroTime, Time};
 pub use value::{Array, Map, Value};

@@ -3,5 +3,5 @@
 mod error;
 mod path;
 
-pub use error::{Error, ErrorList, ErrorType};
+pub use error::{Error, ErrorList, ErrorType, aggregate};
 pub use path::{Path, Segment, render};

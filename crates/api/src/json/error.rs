@@ -18,8 +18,8 @@ pub enum Wrong {
     Character(u8, &'static str),
     /// The text ends too early.
     End,
-    /// More than [`MAX_DEPTH`](super::MAX_DEPTH) containers in each other.
-    Depth,
+    /// The bracket that opens more than [`MAX_DEPTH`](super::MAX_DEPTH) containers in each other.
+    Depth(u8),
     /// A number that no 64-bit number comes near.
     Number(String),
 }
@@ -27,6 +27,7 @@ pub enum Wrong {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.wrong {
+            Wrong::Depth(c) => write!(f, "invalid character '{}' exceeded max depth", char::from(*c)),
             Wrong::Character(c, context) => {
                 f.write_str("invalid character ")?;
                 match c {
@@ -48,7 +49,6 @@ impl fmt::Display for Error {
                 write!(f, " {context}")
             }
             Wrong::End => f.write_str("unexpected end of JSON input"),
-            Wrong::Depth => f.write_str("exceeded max depth"),
             Wrong::Number(text) => write!(f, "json: cannot unmarshal number {text} into Go value of type float64"),
         }
     }

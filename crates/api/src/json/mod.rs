@@ -7,6 +7,7 @@
 mod error;
 mod number;
 mod reader;
+mod string;
 mod write;
 
 pub use error::{Error, Wrong};

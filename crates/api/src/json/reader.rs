@@ -2,7 +2,11 @@
 
 use std::borrow::Cow;
 
-use super::{Error, Wrong, number::Number};
+use super::{
+    Error, Wrong,
+    number::Number,
+    string::{self, Piece},
+};
 
 /// How deep containers may stand in each other, as in Go.
 pub const MAX_DEPTH: usize = 10_000;
@@ -32,6 +36,21 @@ pub enum Token<'a> {
     End,
 }
 
+/// A token that has been checked but not yet been taken out of the text.
+#[derive(Clone, Copy)]
+enum Raw {
+    Null,
+    Bool(bool),
+    Number(usize, usize),
+    String(Piece),
+    Key(Piece),
+    BeginArray,
+    EndArray,
+    BeginObject,
+    EndObject,
+    End,
+}
+
 /// What may come next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Expect {
@@ -48,19 +67,24 @@ enum Expect {
 /// UTF-8 and lone surrogates in strings become U+FFFD, as in Go. A clone reads on from the same place, independently.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
-    text: &'a [u8],
+    bytes: &'a [u8],
+    /// The same, if all of it is UTF-8. Looking once at the whole is quicker than looking at each string.
+    text: Option<&'a str>,
     at: usize,
     expect: Expect,
-    /// One bit a level, the innermost last: whether it is an object.
-    objects: Vec<u64>,
     depth: usize,
+    /// One bit for each of the innermost levels, the innermost lowest: whether it is an object.
+    objects: u64,
+    /// The bits of levels further out, when there are more than 64.
+    outer: Vec<u64>,
 }
 
 impl<'a> Reader<'a> {
-    /// Reads from the beginning of `text`.
+    /// Reads from the beginning of `bytes`.
     #[must_use]
-    pub fn new(text: &'a [u8]) -> Self {
-        Reader { text, at: 0, expect: Expect::Value, objects: Vec::new(), depth: 0 }
+    pub fn new(bytes: &'a [u8]) -> Self {
+        let text = str::from_utf8(bytes).ok();
+        Reader { bytes, text, at: 0, expect: Expect::Value, depth: 0, objects: 0, outer: Vec::new() }
     }
 
     /// How many bytes have been read.
@@ -80,25 +104,105 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// Says where and why the text is not JSON, or that it nests too deep.
     #[expect(clippy::should_implement_trait, reason = "an iterator would need a Result around each End")]
+    #[inline]
     pub fn next(&mut self) -> Result<Token<'a>, Error> {
+        Ok(match self.raw()? {
+            Raw::Null => Token::Null,
+            Raw::Bool(b) => Token::Bool(b),
+            Raw::Number(start, end) => Token::Number(self.number_at(start, end)),
+            Raw::String(piece) => Token::String(self.string_at(piece)),
+            Raw::Key(piece) => Token::Key(self.string_at(piece)),
+            Raw::BeginArray => Token::BeginArray,
+            Raw::EndArray => Token::EndArray,
+            Raw::BeginObject => Token::BeginObject,
+            Raw::EndObject => Token::EndObject,
+            Raw::End => Token::End,
+        })
+    }
+
+    /// Passes over the next value whole and returns its text. What is passed over is checked as what is read.
+    ///
+    /// # Errors
+    /// As [`next`](Reader::next).
+    pub fn skip(&mut self) -> Result<&'a [u8], Error> {
+        self.peek();
+        let (start, depth) = (if self.expect == Expect::Rest { self.at + 1 } else { self.at }, self.depth);
+        loop {
+            self.raw()?;
+            if self.depth <= depth {
+                return Ok(self.bytes.get(start..self.at).unwrap_or_default().trim_ascii_start());
+            }
+        }
+    }
+
+    /// Right behind the beginning of a list or one of its elements: whether the list ends here. If so, its end has been read.
+    ///
+    /// # Errors
+    /// When there is nothing more.
+    pub fn at_end_of_array(&mut self) -> Result<bool, Error> {
+        match self.peek() {
+            Some(b']') if self.depth > 0 && self.objects & 1 == 0 && self.expect != Expect::Value => {
+                self.close(Raw::EndArray);
+                Ok(true)
+            }
+            Some(_) => Ok(false),
+            None => Err(self.wrong(Wrong::End)),
+        }
+    }
+
+    /// Looks whether the rest is well-formed, without moving. Go looks at the whole text before it decodes anything, so whoever
+    /// finds something else wrong asks here first.
+    ///
+    /// # Errors
+    /// As [`next`](Reader::next).
+    pub fn check_rest(&self) -> Result<(), Error> {
+        let mut rest = self.clone();
+        while !matches!(rest.raw()?, Raw::End) {}
+        Ok(())
+    }
+
+    /// The error for a number that is too large to be held; if the rest is not well-formed, the error of that.
+    #[must_use]
+    pub fn number_error(&self, text: &str) -> Error {
+        self.check_rest().err().unwrap_or_else(|| self.wrong(Wrong::Number(text.to_owned())))
+    }
+
+    #[inline]
+    fn string_at(&self, piece: Piece) -> Cow<'a, str> {
+        match self.text {
+            Some(text) if piece.plain => Cow::Borrowed(&text[piece.start..piece.end]),
+            _ => string::decode(&self.bytes[piece.start..piece.end]),
+        }
+    }
+
+    fn number_at(&self, start: usize, end: usize) -> Number<'a> {
+        Number(match self.text {
+            Some(text) => &text[start..end],
+            None => str::from_utf8(&self.bytes[start..end]).expect("digits are ASCII"),
+        })
+    }
+
+    /// The next token, without making a string of it.
+    #[inline(always)]
+    fn raw(&mut self) -> Result<Raw, Error> {
         let Some(c) = self.peek() else {
             let whole = self.depth == 0 && self.expect == Expect::Rest;
-            return if whole { Ok(Token::End) } else { Err(self.wrong(Wrong::End)) };
+            return if whole { Ok(Raw::End) } else { Err(self.wrong(Wrong::End)) };
         };
         match self.expect {
             Expect::Value => self.value(c),
-            Expect::FirstValueOrEnd if c == b']' => Ok(self.close(Token::EndArray)),
+            Expect::FirstValueOrEnd if c == b']' => Ok(self.close(Raw::EndArray)),
             Expect::FirstValueOrEnd => self.value(c),
-            Expect::FirstKeyOrEnd if c == b'}' => Ok(self.close(Token::EndObject)),
+            Expect::FirstKeyOrEnd if c == b'}' => Ok(self.close(Raw::EndObject)),
             Expect::FirstKeyOrEnd => self.key(c),
             Expect::Rest if self.depth == 0 => Err(self.unexpected(c, "after top-level value")),
-            Expect::Rest if self.in_object() => match c {
+            Expect::Rest if self.objects & 1 == 1 => match c {
                 b',' => {
                     self.at += 1;
                     let c = self.peek().ok_or_else(|| self.wrong(Wrong::End))?;
                     self.key(c)
                 }
-                b'}' => Ok(self.close(Token::EndObject)),
+                b'}' => Ok(self.close(Raw::EndObject)),
                 _ => Err(self.unexpected(c, "after object key:value pair")),
             },
             Expect::Rest => match c {
@@ -107,37 +211,16 @@ impl<'a> Reader<'a> {
                     let c = self.peek().ok_or_else(|| self.wrong(Wrong::End))?;
                     self.value(c)
                 }
-                b']' => Ok(self.close(Token::EndArray)),
+                b']' => Ok(self.close(Raw::EndArray)),
                 _ => Err(self.unexpected(c, "after array element")),
             },
         }
     }
 
-    /// Passes over the next value whole and returns its text.
-    ///
-    /// # Errors
-    /// As [`next`](Reader::next).
-    pub fn skip(&mut self) -> Result<&'a [u8], Error> {
-        self.peek();
-        let (start, depth) = (if self.expect == Expect::Rest { self.at + 1 } else { self.at }, self.depth);
-        loop {
-            self.next()?;
-            if self.depth <= depth {
-                return Ok(self.text[start..self.at].trim_ascii_start());
-            }
-        }
-    }
-
-    /// The error for a number that is too large to be held.
-    #[must_use]
-    pub fn number_error(&self, text: &str) -> Error {
-        self.wrong(Wrong::Number(text.to_owned()))
-    }
-
     /// Skips white space and looks at what comes next.
     #[inline]
     fn peek(&mut self) -> Option<u8> {
-        while let Some(&c) = self.text.get(self.at) {
+        while let Some(&c) = self.bytes.get(self.at) {
             if !matches!(c, b' ' | b'\n' | b'\t' | b'\r') {
                 return Some(c);
             }
@@ -146,50 +229,54 @@ impl<'a> Reader<'a> {
         None
     }
 
+    #[cold]
     fn wrong(&self, wrong: Wrong) -> Error {
         Error { offset: self.at, wrong }
     }
 
+    #[cold]
     fn unexpected(&self, c: u8, context: &'static str) -> Error {
         self.wrong(Wrong::Character(c, context))
     }
 
     /// The byte at `at`, which is not what it should be: either wrong, or not there.
+    #[cold]
     fn bad(&mut self, at: usize, context: &'static str) -> Error {
         self.at = at;
-        match self.text.get(at) {
+        match self.bytes.get(at) {
             Some(&c) => self.unexpected(c, context),
             None => self.wrong(Wrong::End),
         }
     }
 
-    fn in_object(&self) -> bool {
-        let level = self.depth - 1;
-        self.objects[level / 64] >> (level % 64) & 1 == 1
-    }
-
-    fn open(&mut self, object: bool) -> Result<(), Error> {
+    #[inline(always)]
+    fn open(&mut self, c: u8) -> Result<(), Error> {
         if self.depth == MAX_DEPTH {
-            return Err(self.wrong(Wrong::Depth));
+            return Err(self.wrong(Wrong::Depth(c)));
         }
-        let (word, bit) = (self.depth / 64, self.depth % 64);
-        if word == self.objects.len() {
-            self.objects.push(0);
+        if self.depth > 0 && self.depth.is_multiple_of(64) {
+            self.outer.push(self.objects);
         }
-        self.objects[word] = self.objects[word] & !(1 << bit) | u64::from(object) << bit;
+        self.objects = self.objects << 1 | u64::from(c == b'{');
         self.depth += 1;
         self.at += 1;
         Ok(())
     }
 
-    fn close(&mut self, token: Token<'a>) -> Token<'a> {
+    #[inline(always)]
+    fn close(&mut self, token: Raw) -> Raw {
         self.depth -= 1;
+        self.objects >>= 1;
+        if self.depth > 0 && self.depth.is_multiple_of(64) {
+            self.objects = self.outer.pop().unwrap_or(0);
+        }
         self.at += 1;
         self.expect = Expect::Rest;
         token
     }
 
-    fn key(&mut self, c: u8) -> Result<Token<'a>, Error> {
+    #[inline(always)]
+    fn key(&mut self, c: u8) -> Result<Raw, Error> {
         if c != b'"' {
             return Err(self.unexpected(c, "looking for beginning of object key string"));
         }
@@ -200,35 +287,36 @@ impl<'a> Reader<'a> {
             None => return Err(self.wrong(Wrong::End)),
         }
         self.expect = Expect::Value;
-        Ok(Token::Key(key))
+        Ok(Raw::Key(key))
     }
 
-    fn value(&mut self, c: u8) -> Result<Token<'a>, Error> {
+    #[inline(always)]
+    fn value(&mut self, c: u8) -> Result<Raw, Error> {
         let token = match c {
-            b'"' => Token::String(self.string()?),
+            b'"' => Raw::String(self.string()?),
             b'{' => {
-                self.open(true)?;
+                self.open(c)?;
                 self.expect = Expect::FirstKeyOrEnd;
-                return Ok(Token::BeginObject);
+                return Ok(Raw::BeginObject);
             }
             b'[' => {
-                self.open(false)?;
+                self.open(c)?;
                 self.expect = Expect::FirstValueOrEnd;
-                return Ok(Token::BeginArray);
+                return Ok(Raw::BeginArray);
             }
-            b'-' | b'0'..=b'9' => Token::Number(self.number()?),
-            b't' => self.literal(b"true", &LITERAL_TRUE, Token::Bool(true))?,
-            b'f' => self.literal(b"false", &LITERAL_FALSE, Token::Bool(false))?,
-            b'n' => self.literal(b"null", &LITERAL_NULL, Token::Null)?,
+            b'-' | b'0'..=b'9' => self.number()?,
+            b't' => self.literal(b"true", &LITERAL_TRUE, Raw::Bool(true))?,
+            b'f' => self.literal(b"false", &LITERAL_FALSE, Raw::Bool(false))?,
+            b'n' => self.literal(b"null", &LITERAL_NULL, Raw::Null)?,
             _ => return Err(self.unexpected(c, "looking for beginning of value")),
         };
         self.expect = Expect::Rest;
         Ok(token)
     }
 
-    fn literal(&mut self, word: &[u8], contexts: &[&'static str], token: Token<'a>) -> Result<Token<'a>, Error> {
+    fn literal(&mut self, word: &[u8], contexts: &[&'static str], token: Raw) -> Result<Raw, Error> {
         for (i, &expected) in word.iter().enumerate().skip(1) {
-            if self.text.get(self.at + i) != Some(&expected) {
+            if self.bytes.get(self.at + i) != Some(&expected) {
                 return Err(self.bad(self.at + i, contexts[i - 1]));
             }
         }
@@ -236,24 +324,24 @@ impl<'a> Reader<'a> {
         Ok(token)
     }
 
-    fn number(&mut self) -> Result<Number<'a>, Error> {
+    fn number(&mut self) -> Result<Raw, Error> {
         let start = self.at;
-        let digits = |from: usize| from + self.text[from..].iter().take_while(|c| c.is_ascii_digit()).count();
-        let mut at = start + usize::from(self.text[start] == b'-');
-        at = match self.text.get(at) {
+        let digits = |from: usize| from + self.bytes[from..].iter().take_while(|c| c.is_ascii_digit()).count();
+        let mut at = start + usize::from(self.bytes[start] == b'-');
+        at = match self.bytes.get(at) {
             Some(b'0') => at + 1,
             Some(b'1'..=b'9') => digits(at),
             _ => return Err(self.bad(at, "in numeric literal")),
         };
-        if self.text.get(at) == Some(&b'.') {
+        if self.bytes.get(at) == Some(&b'.') {
             let end = digits(at + 1);
             if end == at + 1 {
                 return Err(self.bad(end, "after decimal point in numeric literal"));
             }
             at = end;
         }
-        if let Some(b'e' | b'E') = self.text.get(at) {
-            at += 1 + usize::from(matches!(self.text.get(at + 1), Some(b'+' | b'-')));
+        if let Some(b'e' | b'E') = self.bytes.get(at) {
+            at += 1 + usize::from(matches!(self.bytes.get(at + 1), Some(b'+' | b'-')));
             let end = digits(at);
             if end == at {
                 return Err(self.bad(end, "in exponent of numeric literal"));
@@ -261,35 +349,31 @@ impl<'a> Reader<'a> {
             at = end;
         }
         self.at = at;
-        Ok(Number(str::from_utf8(&self.text[start..at]).expect("digits are ASCII")))
+        Ok(Raw::Number(start, at))
     }
 
-    /// Reads a string; `at` is at its first quote.
-    fn string(&mut self) -> Result<Cow<'a, str>, Error> {
+    /// Passes over a string; `at` is at its first quote.
+    #[inline(always)]
+    fn string(&mut self) -> Result<Piece, Error> {
         let start = self.at + 1;
-        let mut at = start;
-        let mut plain = true;
+        let mut at = string::plain_end(self.bytes, start);
+        let plain = self.bytes.get(at) != Some(&b'\\');
         loop {
-            match self.text.get(at) {
+            match self.bytes.get(at) {
                 Some(b'"') => break,
-                Some(b'\\') => {
-                    plain = false;
-                    at = self.escape(at + 1)?;
-                }
-                Some(0..0x20) | None => return Err(self.bad(at, "in string literal")),
-                Some(_) => at += 1,
+                Some(b'\\') => at = string::plain_end(self.bytes, self.escape(at + 1)?),
+                _ => return Err(self.bad(at, "in string literal")),
             }
         }
         self.at = at + 1;
-        let raw = &self.text[start..at];
-        Ok(if plain { String::from_utf8_lossy(raw) } else { Cow::Owned(unescape(raw)) })
+        Ok(Piece { start, end: at, plain })
     }
 
     /// Checks the escape whose letter is at `at` and returns where it ends.
     fn escape(&mut self, at: usize) -> Result<usize, Error> {
-        match self.text.get(at) {
+        match self.bytes.get(at) {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(at + 1),
-            Some(b'u') => match (at + 1..at + 5).find(|&i| !self.text.get(i).is_some_and(u8::is_ascii_hexdigit)) {
+            Some(b'u') => match (at + 1..at + 5).find(|&i| !self.bytes.get(i).is_some_and(u8::is_ascii_hexdigit)) {
                 Some(i) => Err(self.bad(i, r"in \u hexadecimal character escape")),
                 None => Ok(at + 5),
             },
@@ -308,50 +392,6 @@ const LITERAL_FALSE: [&str; 4] = [
 ];
 const LITERAL_NULL: [&str; 3] =
     ["in literal null (expecting 'u')", "in literal null (expecting 'l')", "in literal null (expecting 'l')"];
-
-/// The string behind `raw`, whose escapes have been checked.
-fn unescape(raw: &[u8]) -> String {
-    let mut out = Vec::with_capacity(raw.len());
-    let mut at = 0;
-    while let Some(&c) = raw.get(at) {
-        if c != b'\\' {
-            out.push(c);
-            at += 1;
-            continue;
-        }
-        let letter = raw[at + 1];
-        at += 2;
-        out.push(match letter {
-            b'b' => 8,
-            b'f' => 12,
-            b'n' => b'\n',
-            b'r' => b'\r',
-            b't' => b'\t',
-            b'u' => {
-                let (c, read) = code_point(&raw[at..]);
-                at += read;
-                out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
-                continue;
-            }
-            other => other,
-        });
-    }
-    String::from_utf8(out).unwrap_or_else(|bad| String::from_utf8_lossy(bad.as_bytes()).into_owned())
-}
-
-/// The character whose four hexadecimal digits begin `raw`, with its second half if it has one, and how many bytes that took.
-fn code_point(raw: &[u8]) -> (char, usize) {
-    let hex = |digits: &[u8]| digits.iter().fold(0, |n, &d| n * 16 + char::from(d).to_digit(16).unwrap_or(0));
-    let first = hex(&raw[..4]);
-    if let (0xd800..0xdc00, Some([b'\\', b'u', rest @ ..])) = (first, raw.get(4..10)) {
-        let second = hex(rest);
-        if let 0xdc00..0xe000 = second {
-            let c = 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00);
-            return (char::from_u32(c).unwrap_or(char::REPLACEMENT_CHARACTER), 10);
-        }
-    }
-    (char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER), 4)
-}
 
 #[cfg(test)]
 mod tests {
@@ -386,6 +426,7 @@ mod tests {
         ] {
             check(text, expected);
         }
+        check(b"\"\xe2\x82\"", "\"\u{fffd}\u{fffd}\"");
         check(b"\"a\xffb\"", "\"a\u{fffd}b\"");
         check(b"\"\\n\xff\"", "\"\\n\u{fffd}\"");
     }
@@ -414,6 +455,7 @@ mod tests {
             ("\"\n\"", "invalid character '\\n' in string literal"),
             ("\"\\x\"", "invalid character 'x' in string escape code"),
             ("\"\\u00g0\"", "invalid character 'g' in \\u hexadecimal character escape"),
+            ("[1e400,x]", "invalid character 'x' looking for beginning of value"),
             ("1e400", "json: cannot unmarshal number 1e400 into Go value of type float64"),
         ] {
             check(text, expected);
@@ -423,7 +465,7 @@ mod tests {
     #[test]
     fn depth_is_bounded() {
         check("[".repeat(10_000) + &"]".repeat(10_000), &("[".repeat(10_000) + &"]".repeat(10_000)));
-        check("[".repeat(10_001), "exceeded max depth");
-        check("{\"a\":".repeat(10_001), "exceeded max depth");
+        check("[".repeat(10_001), "invalid character '[' exceeded max depth");
+        check("{\"a\":".repeat(10_001), "invalid character '{' exceeded max depth");
     }
 }

@@ -1,12 +1,9 @@
 //! Our patches against what upstream's libraries answered: `testdata/patches`.
 
-use std::{collections::BTreeMap, fmt::Display};
+use std::fmt::Display;
 
 use super::{json_patch::JsonPatch, merge, strategic};
-use crate::{
-    Map, Name, Value, json,
-    schema::{Format, Node, NodeField, NodeId, PatchStrategy, Rules, Schema, Type},
-};
+use crate::{Map, Value, builtin, json, schema::Schema};
 
 /// Runs `ours` on every case of a file and compares.
 ///
@@ -67,18 +64,16 @@ fn merge_patches_made() {
 
 #[test]
 fn strategic_patches() {
-    let schemas = Schemas::load();
     check("strategic.jsonl", |case| {
-        let schema = schemas.of(case.get("kind").and_then(Value::as_str).unwrap());
+        let schema = schema(case.get("kind").and_then(Value::as_str).unwrap());
         strategic::apply(object(case, "doc"), object(case, "patch"), schema.root()).map(Value::from)
     });
 }
 
 #[test]
 fn strategic_patches_made() {
-    let schemas = Schemas::load();
     check("strategic_diff.jsonl", |case| {
-        let schema = schemas.of(case.get("kind").and_then(Value::as_str).unwrap());
+        let schema = schema(case.get("kind").and_then(Value::as_str).unwrap());
         let (original, modified) = (object(case, "original"), object(case, "modified"));
         if !case.contains_key("current") {
             return strategic::diff(&original, &modified, schema.root()).map(Value::from).map_err(|e| e.to_string());
@@ -92,78 +87,8 @@ fn strategic_patches_made() {
     });
 }
 
-/// The schemas of some kinds, with just what patches ask for, from `schema.json`: a field is `Type`, `[Type]` or
-/// `{Type}`, its patch strategy and its merge key.
-pub(super) struct Schemas {
-    schema: Schema,
-    roots: BTreeMap<String, NodeId>,
-}
-
-impl Schemas {
-    pub(super) fn load() -> Self {
-        let text = include_bytes!("../../testdata/patches/schema.json");
-        let Value::Object(types) = json::parse(text).unwrap() else { unreachable!() };
-        let id = |at| NodeId::new(0, at).unwrap();
-        let roots: BTreeMap<String, NodeId> =
-            types.keys().enumerate().map(|(at, name)| (name.to_owned(), id(at))).collect();
-        let mut nodes: Vec<Node> = types
-            .iter()
-            .map(|(name, fields)| Node {
-                ty: if fields.as_object().is_some() { Type::Object } else { Type::Any },
-                rules: Some(Box::new(Rules { type_name: Some(name.into()), ..Rules::default() })),
-                ..Node::default()
-            })
-            .collect();
-        for (at, fields) in types.values().enumerate() {
-            let fields = fields.as_object().into_iter().flat_map(Map::iter);
-            let fields = fields.map(|(name, says)| {
-                let node = node(says.as_str().unwrap(), &roots, &mut nodes);
-                nodes.push(node);
-                NodeField { name: name.into(), node: id(nodes.len() - 1), number: 0, required: false }
-            });
-            nodes[at].fields = fields.collect::<Vec<_>>().into();
-        }
-        Schemas { schema: Schema::from_nodes(nodes), roots }
-    }
-
-    pub(super) fn of(&self, kind: &str) -> Schema {
-        self.schema.rooted_at(self.roots[kind])
-    }
-}
-
-fn node(says: &str, roots: &BTreeMap<String, NodeId>, nodes: &mut Vec<Node>) -> Node {
-    let mut words = says.split(' ');
-    let ty = words.next().unwrap();
-    let mut child = |inner: &str| {
-        let inner = node(inner, roots, nodes);
-        nodes.push(inner);
-        NodeId::new(0, nodes.len() - 1)
-    };
-    let list = ty.strip_prefix('[').and_then(|ty| ty.strip_suffix(']'));
-    let map = ty.strip_prefix('{').and_then(|ty| ty.strip_suffix('}'));
-    let mut node = match (ty, list, map) {
-        (_, Some(inner), _) => Node { ty: Type::Array, child: child(inner), ..Node::default() },
-        (_, _, Some(inner)) => Node { ty: Type::Object, child: child(inner), ..Node::default() },
-        ("string", ..) => Node { ty: Type::String, ..Node::default() },
-        ("bytes", ..) => Node { ty: Type::String, format: Format::Byte, ..Node::default() },
-        ("boolean", ..) => Node { ty: Type::Boolean, ..Node::default() },
-        ("number", ..) => Node { ty: Type::Number, ..Node::default() },
-        ("int32", ..) => Node { ty: Type::Integer, format: Format::Int32, ..Node::default() },
-        ("int64", ..) => Node { ty: Type::Integer, format: Format::Int64, ..Node::default() },
-        ("any", ..) => Node::default(),
-        (ty, ..) => Node { target: Some(roots[ty]), ..Node::default() },
-    };
-    for word in words {
-        match word.strip_prefix("key=") {
-            Some(key) => {
-                node.rules = Some(Box::new(Rules { merge_key: Some(Name::from(key)), ..Rules::default() }));
-            }
-            None => {
-                let has = |name| word.split(',').any(|word| word == name);
-                node.patch_strategy =
-                    PatchStrategy { merge: has("merge"), retain_keys: has("retainKeys"), replace: has("replace") };
-            }
-        }
-    }
-    node
+/// The schema of a kind or type of one of these packages.
+pub(super) fn schema(kind: &str) -> Schema {
+    let packages = ["core.v1", "apps.v1", "policy.v1", "apiextensions.v1", "meta.v1"];
+    packages.iter().find_map(|package| builtin::type_schema(&format!("{package}.{kind}"))).expect(kind)
 }

@@ -1,6 +1,6 @@
 //! Patches that mean harm, and laws that hold for all.
 
-use std::{collections::BTreeSet, sync::LazyLock};
+use std::collections::BTreeSet;
 
 use proptest::{
     collection::{btree_set, vec},
@@ -9,11 +9,11 @@ use proptest::{
 };
 
 use super::{
-    conformance::Schemas,
+    conformance::schema,
     json_patch::{self, DecodeError, JsonPatch, MAX_COPY_BYTES, MAX_OPERATIONS},
     merge, strategic,
 };
-use crate::{Map, Value, json, schema::Schema};
+use crate::{Map, Value, json};
 
 fn value(text: &str) -> Value {
     json::parse(text.as_bytes()).unwrap()
@@ -21,11 +21,6 @@ fn value(text: &str) -> Value {
 
 fn object(text: &str) -> Map {
     into_object(value(text))
-}
-
-fn schema(kind: &str) -> Schema {
-    static SCHEMAS: LazyLock<Schemas> = LazyLock::new(Schemas::load);
-    SCHEMAS.of(kind)
 }
 
 fn into_object(value: Value) -> Map {

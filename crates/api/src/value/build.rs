@@ -1,25 +1,31 @@
 //! Building a tree from the parts in their order.
 
-use super::{Array, Event, Map, Value};
+use super::{Event, Map, Value};
 use crate::Str;
 
 /// Builds a [`Value`] from [`Event`]s, without recursion.
 ///
 /// Its users make sure that the events are balanced; what does not fit together makes [`finish`](Builder::finish) return nothing.
+///
+/// The parts of all open containers wait on two stacks, so that each container gets memory once, when it ends and its size is
+/// known.
 #[derive(Debug, Default)]
 pub struct Builder {
     open: Vec<Level>,
+    items: Vec<Value>,
+    entries: Vec<(Str, Value)>,
     key: Str,
     done: Option<Value>,
 }
 
+/// An open container, and where its parts begin on their stack.
 #[derive(Debug)]
 enum Level {
-    Array(Vec<Value>),
-    Object(Vec<(Str, Value)>),
+    Array(usize),
+    Object(usize),
 }
 
-/// How much room is made at most for a container before its elements have been seen.
+/// How much room is made at most for a container before its parts have been seen.
 const MAX_RESERVE: usize = 1024;
 
 impl Builder {
@@ -38,41 +44,44 @@ impl Builder {
         }
     }
 
-    /// A list begins.
+    /// A list begins, of `size` elements if that is known.
     pub fn begin_array(&mut self, size: usize) {
         self.stash_key();
-        self.open.push(Level::Array(Vec::with_capacity(size.min(MAX_RESERVE))));
+        self.items.reserve(size.min(MAX_RESERVE));
+        self.open.push(Level::Array(self.items.len()));
     }
 
-    /// An object begins.
+    /// An object begins, of `size` fields if that is known.
     pub fn begin_object(&mut self, size: usize) {
         self.stash_key();
-        self.open.push(Level::Object(Vec::with_capacity(size.min(MAX_RESERVE))));
+        self.entries.reserve(size.min(MAX_RESERVE));
+        self.open.push(Level::Object(self.entries.len()));
     }
 
     /// The value that comes next belongs to this key.
+    #[inline]
     pub fn key(&mut self, key: Str) {
         self.key = key;
     }
 
     /// The key of a container waits for the container's end as an entry without value.
     fn stash_key(&mut self) {
-        if let Some(Level::Object(entries)) = self.open.last_mut() {
-            entries.push((std::mem::take(&mut self.key), Value::Null));
+        if let Some(Level::Object(_)) = self.open.last() {
+            self.entries.push((std::mem::take(&mut self.key), Value::Null));
         }
     }
 
     /// The innermost container ends; `duplicate` is told the keys that it had more than once.
     pub fn end(&mut self, duplicate: impl FnMut(&str)) {
         let value = match self.open.pop() {
-            Some(Level::Array(items)) => Value::Array(Array::from(items)),
-            Some(Level::Object(entries)) => Value::Object(Map::from_entries(entries, duplicate)),
+            Some(Level::Array(start)) => Value::Array(self.items.split_off(start).into()),
+            Some(Level::Object(start)) => Value::Object(Map::from_entries(self.entries.split_off(start), duplicate)),
             None => return,
         };
-        match self.open.last_mut() {
-            Some(Level::Array(items)) => items.push(value),
-            Some(Level::Object(entries)) => {
-                if let Some((_, slot)) = entries.last_mut() {
+        match self.open.last() {
+            Some(Level::Array(_)) => self.items.push(value),
+            Some(Level::Object(_)) => {
+                if let Some((_, slot)) = self.entries.last_mut() {
                     *slot = value;
                 }
             }
@@ -80,11 +89,30 @@ impl Builder {
         }
     }
 
+    /// The innermost container ends and is forgotten, together with its key if it has one.
+    pub fn discard(&mut self) {
+        match self.open.pop() {
+            Some(Level::Array(start)) => self.items.truncate(start),
+            Some(Level::Object(start)) => self.entries.truncate(start),
+            None => return,
+        }
+        if let Some(Level::Object(_)) = self.open.last() {
+            self.entries.pop();
+        }
+    }
+
+    /// The keys of the innermost container, if it is an object, that have a value already.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        let start = if let Some(Level::Object(start)) = self.open.last() { *start } else { self.entries.len() };
+        self.entries[start..].iter().map(|(key, _)| key.as_str())
+    }
+
     /// A whole value: a scalar, or a tree made elsewhere.
+    #[inline]
     pub fn value(&mut self, value: Value) {
-        match self.open.last_mut() {
-            Some(Level::Array(items)) => items.push(value),
-            Some(Level::Object(entries)) => entries.push((std::mem::take(&mut self.key), value)),
+        match self.open.last() {
+            Some(Level::Array(_)) => self.items.push(value),
+            Some(Level::Object(_)) => self.entries.push((std::mem::take(&mut self.key), value)),
             None => self.done = Some(value),
         }
     }

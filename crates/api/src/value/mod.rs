@@ -100,20 +100,31 @@ impl<'a> IntoIterator for &'a Array {
 impl Drop for Array {
     fn drop(&mut self) {
         if self.0.iter().any(Value::is_container) {
-            dismantle(mem::take(&mut self.0));
+            dismantle(mem::take(&mut self.0).into_iter());
         }
     }
 }
 
-/// Drops nested containers one by one instead of one inside the other.
-pub(crate) fn dismantle(mut rest: Vec<Value>) {
-    while let Some(value) = rest.pop() {
-        // What is left of each container when it is dropped is empty, so its own drop goes no deeper.
-        match value {
-            Value::Array(mut items) => rest.append(&mut items.0),
-            Value::Object(map) => rest.extend(map.into_values()),
-            _ => {}
-        }
+/// How deep containers are dropped one inside the other; what is deeper is dropped one after the other.
+const MAX_NESTED_DROPS: usize = 64;
+
+/// Drops what is in a container without going deep on the stack.
+fn dismantle(parts: impl Iterator<Item = Value>) {
+    let mut deep = Vec::new();
+    parts.for_each(|value| drop_nested(value, MAX_NESTED_DROPS, &mut deep));
+    while let Some(value) = deep.pop() {
+        drop_nested(value, MAX_NESTED_DROPS, &mut deep);
+    }
+}
+
+/// Drops `value`, but leaves in `deep` what is more than `levels` inside it. Each container is emptied before it is dropped, so
+/// that its own drop goes no deeper.
+fn drop_nested(value: Value, levels: usize, deep: &mut Vec<Value>) {
+    match value {
+        value @ (Value::Array(_) | Value::Object(_)) if levels == 0 => deep.push(value),
+        Value::Array(items) => items.into_iter().for_each(|value| drop_nested(value, levels - 1, deep)),
+        Value::Object(map) => map.into_values().for_each(|value| drop_nested(value, levels - 1, deep)),
+        _ => {}
     }
 }
 

@@ -8,8 +8,8 @@ use crate::{Map, Str, Value, value::Event};
 /// A strategic merge patch that does not apply, or that cannot be made.
 ///
 /// The server answers the first three with 400 BadRequest and this message, [`ListOfLists`](Error::ListOfLists) with a
-/// 422 Invalid that says `the server rejected our request due to an error in our request`, and all others with a 500 that
-/// has this message and no reason.
+/// 422 Invalid that says `the server rejected our request due to an error in our request`, and all others with a 500
+/// that has this message and no reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
     /// A `$deleteFromPrimitiveList` that does not name its list.

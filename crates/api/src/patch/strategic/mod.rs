@@ -124,7 +124,11 @@ impl<'w> Merge<'w> {
         match (original.get_mut(&key), patch) {
             (Some(Value::Object(old)), Value::Object(patch)) => {
                 let meta = meta::of_object(node, &key)?;
-                *old = if meta.strategy.replace { patch } else { self.objects(mem::take(old), patch, meta.node)? };
+                *old = if meta.strategy.replace {
+                    patch
+                } else {
+                    self.objects(mem::take(old), patch, meta.node).map_err(|error| meta::complete(error, node, &key))?
+                };
             }
             (Some(Value::Array(old)), Value::Array(patch)) => {
                 let meta = meta::of_list(node, &key)?;
