@@ -104,10 +104,10 @@ impl fmt::Display for Duration {
         }
         let (unit, size) = match total {
             0 => return f.write_str("0s"),
-            ..MICROSECOND => ("ns", 1),
-            ..MILLISECOND => ("\u{b5}s", MICROSECOND),
-            ..SECOND => ("ms", MILLISECOND),
-            _ => {
+            1..MICROSECOND => ("ns", 1),
+            MICROSECOND..MILLISECOND => ("\u{b5}s", MICROSECOND),
+            MILLISECOND..SECOND => ("ms", MILLISECOND),
+            SECOND.. => {
                 if total >= HOUR {
                     write!(f, "{}h", total / HOUR)?;
                 }

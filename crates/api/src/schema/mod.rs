@@ -4,9 +4,11 @@
 //! are loaded piece by piece, when first looked at. Strict decoding, pruning, defaulting, validation and patching all walk it
 //! through [`NodeRef`].
 
+mod decode;
 mod node;
 
+pub use decode::{DecodeError, Decoded, Mismatch};
 pub use node::{
-    Definition, FieldRef, Format, ListType, MapType, Node, NodeField, NodeId, NodeRef, PatchStrategy, Rules, Schema,
-    Type,
+    Absent, Definition, Facts, FieldRef, Format, GoField, ListType, MapType, Node, NodeField, NodeId, NodeRef, Notes,
+    PatchStrategy, Rules, Schema, Type,
 };

@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    num::NonZeroU32,
     sync::{Arc, OnceLock},
 };
 
@@ -100,11 +101,25 @@ pub struct PatchStrategy {
     pub merge: bool,
     /// Fields that the patch does not name are dropped.
     pub retain_keys: bool,
+    /// An object is taken from the patch whole.
+    pub replace: bool,
+}
+
+/// What stands in the JSON of a field that was never set, as Go encodes its structs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Absent {
+    /// Nothing.
+    #[default]
+    Omitted,
+    /// The zero value of the type: `""`, `0`, `false`, `{}`.
+    Zero,
+    /// `null`.
+    Null,
 }
 
 /// A node's place: a definition, and a node in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct NodeId(u32);
+pub struct NodeId(NonZeroU32);
 
 impl NodeId {
     const NODE_BITS: u32 = 20;
@@ -114,22 +129,32 @@ impl NodeId {
     /// How many nodes a definition can have.
     pub const MAX_NODES: usize = 1 << Self::NODE_BITS;
 
+    /// The first node of the first definition.
+    const ROOT: NodeId = NodeId(NonZeroU32::MIN);
+
     /// Node `node` of definition `definition`; nothing when there can be no such.
     #[must_use]
     pub const fn new(definition: usize, node: usize) -> Option<Self> {
-        if definition < Self::MAX_DEFINITIONS && node < Self::MAX_NODES {
-            Some(NodeId((definition as u32) << Self::NODE_BITS | node as u32))
-        } else {
-            None
+        if definition >= Self::MAX_DEFINITIONS || node >= Self::MAX_NODES {
+            return None;
+        }
+        // One more than the bits say, so that an optional id takes no more room; the very last node has no id.
+        match NonZeroU32::MIN.checked_add((definition as u32) << Self::NODE_BITS | node as u32) {
+            Some(id) => Some(NodeId(id)),
+            None => None,
         }
     }
 
+    const fn bits(self) -> usize {
+        self.0.get() as usize - 1
+    }
+
     const fn definition(self) -> usize {
-        (self.0 >> Self::NODE_BITS) as usize
+        self.bits() >> Self::NODE_BITS
     }
 
     const fn node(self) -> usize {
-        self.0 as usize & (Self::MAX_NODES - 1)
+        self.bits() & (Self::MAX_NODES - 1)
     }
 }
 
@@ -155,16 +180,38 @@ pub struct Node {
     pub embedded_resource: bool,
     /// Somewhere at or below this node there is a default.
     pub defaults_below: bool,
+    /// What is encoded when the field was never set. A zero value is the default, unless there is another.
+    pub absent: Absent,
+    /// A zero value or an empty list or map that was set is not encoded, as if it was never set.
+    pub drops_zero: bool,
+    /// In protobuf the list is the field 1 of a message of its own.
+    pub wrapped: bool,
     /// What a strategic merge patch does here.
     pub patch_strategy: PatchStrategy,
     /// The definition that says what the value looks like.
     pub target: Option<NodeId>,
     /// The known fields, sorted by name.
     pub fields: Box<[NodeField]>,
-    /// The node of a list's elements, or of a map's values.
+    /// The node of a list's elements, of a map's values, or of the object that a value of any type, or a boolean,
+    /// may be instead.
     pub child: Option<NodeId>,
     /// What few nodes say.
     pub rules: Option<Box<Rules>>,
+    /// What few nodes of built-in types say.
+    pub facts: Option<Box<Facts>>,
+}
+
+/// What few nodes of built-in types say. They have no [`Rules`]: what a built-in type allows is said by code.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// The default.
+    pub default: Option<Value>,
+    /// The fields by which the elements of a `ListType::Map` are told apart.
+    pub list_map_keys: Box<[Name]>,
+    /// The field by which a strategic merge patch tells elements apart.
+    pub merge_key: Option<Name>,
+    /// All values that are published.
+    pub enumeration: Box<[Value]>,
 }
 
 /// A known field of an object.
@@ -174,7 +221,8 @@ pub struct NodeField {
     pub name: Name,
     /// What is said of its value.
     pub node: NodeId,
-    /// Its number in protobuf, 0 when it has none.
+    /// Its number in protobuf, 0 when it has none. The upper byte is for messages that JSON does not show: the number of the
+    /// one that the field is in, and in the highest four bits the number of the one around that.
     pub number: u16,
     /// It must be there.
     pub required: bool,
@@ -236,10 +284,31 @@ pub struct Definition {
     pub nodes: Box<[Node]>,
 }
 
+/// What only messages need to know about definitions: it is asked for, not kept.
+#[derive(Debug)]
+pub struct Notes {
+    /// The name of a definition's type, with its package: `core.v1.PodSpec`.
+    pub type_name: fn(usize) -> Option<&'static str>,
+    /// How Go sees the field of that name in a definition.
+    pub go_field: fn(usize, &str) -> Option<GoField>,
+}
+
+/// How Go sees a field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GoField {
+    /// The structs that Go embeds on the way to the field, the outermost first.
+    pub embedded: Vec<&'static str>,
+    /// The field's type, without pointers: `v1.ResourceList`.
+    pub ty: String,
+    /// The same without the names that Go gives to lists, maps and scalars: `map[string]resource.Quantity`.
+    pub plain: String,
+}
+
 /// Definitions, each loaded when first looked at.
 struct Arena {
     definitions: Box<[OnceLock<Definition>]>,
     load: fn(usize) -> Definition,
+    notes: Option<&'static Notes>,
 }
 
 impl Arena {
@@ -267,16 +336,29 @@ impl Schema {
     #[must_use]
     pub fn from_nodes(nodes: Vec<Node>) -> Self {
         let definition = OnceLock::from(Definition { nodes: nodes.into() });
-        let arena =
-            Arena { definitions: Box::new([definition]), load: |_| unreachable!("there is just one definition") };
-        Schema { arena: Arc::new(arena), root: NodeId(0) }
+        let arena = Arena {
+            definitions: Box::new([definition]),
+            load: |_| unreachable!("there is just one definition"),
+            notes: None,
+        };
+        Schema { arena: Arc::new(arena), root: NodeId::ROOT }
     }
 
     /// A schema of `definitions` that `load` gets when they are first looked at. The root is the first one's.
     #[must_use]
     pub fn lazy(definitions: usize, load: fn(usize) -> Definition) -> Self {
+        Self::from_arena(definitions, load, None)
+    }
+
+    /// As [`lazy`](Schema::lazy), with `notes` for messages.
+    #[must_use]
+    pub fn lazy_with_notes(definitions: usize, load: fn(usize) -> Definition, notes: &'static Notes) -> Self {
+        Self::from_arena(definitions, load, Some(notes))
+    }
+
+    fn from_arena(definitions: usize, load: fn(usize) -> Definition, notes: Option<&'static Notes>) -> Self {
         let definitions = (0..definitions.min(NodeId::MAX_DEFINITIONS)).map(|_| OnceLock::new()).collect();
-        Schema { arena: Arc::new(Arena { definitions, load }), root: NodeId(0) }
+        Schema { arena: Arc::new(Arena { definitions, load, notes }), root: NodeId::ROOT }
     }
 
     /// The same arena seen from another root.
@@ -294,7 +376,61 @@ impl Schema {
     /// How many definitions have been loaded.
     #[must_use]
     pub fn loaded(&self) -> usize {
-        self.arena.definitions.iter().filter(|definition| definition.get().is_some()).count()
+        self.definitions().count()
+    }
+
+    /// How many bytes the loaded definitions and the arena take, compiled patterns aside.
+    #[must_use]
+    pub fn heap_size(&self) -> usize {
+        size_of::<Arena>()
+            + size_of_val(&*self.arena.definitions)
+            + self.definitions().flat_map(|definition| &definition.nodes).map(Node::size).sum::<usize>()
+    }
+
+    fn definitions(&self) -> impl Iterator<Item = &Definition> {
+        self.arena.definitions.iter().filter_map(OnceLock::get)
+    }
+}
+
+impl Node {
+    /// How many bytes the node takes with all that belongs to it.
+    fn size(&self) -> usize {
+        fn values<'a>(values: impl Iterator<Item = &'a Value>) -> usize {
+            let long = values.filter_map(Value::as_str).map(str::len).filter(|&len| len > size_of::<crate::Str>());
+            long.sum()
+        }
+        let rules = self.rules.as_deref().map_or(0, |rules| {
+            size_of::<Rules>()
+                + size_of_val(&*rules.required)
+                + size_of_val(&*rules.list_map_keys)
+                + size_of_val(&*rules.enumeration)
+                + values(rules.enumeration.iter().chain(&rules.default))
+        });
+        let facts = self.facts.as_deref().map_or(0, |facts| {
+            size_of::<Facts>()
+                + size_of_val(&*facts.list_map_keys)
+                + size_of_val(&*facts.enumeration)
+                + values(facts.enumeration.iter().chain(&facts.default))
+        });
+        size_of::<Node>() + size_of_val(&*self.fields) + rules + facts
+    }
+}
+
+/// The zero value of a type, as far as it is encoded.
+fn zero(node: &Node) -> Option<&'static Value> {
+    static EMPTY: Value = Value::String(crate::Str::const_new(""));
+    static NONE: Value = Value::String(crate::Str::const_new("0"));
+    static NUMBER: Value = Value::Int(0);
+    static FALSE: Value = Value::Bool(false);
+    static OBJECT: Value = Value::Object(crate::Map::new());
+    match (node.ty, node.format) {
+        (Type::String, Format::Quantity) => Some(&NONE),
+        (Type::String, Format::DateTime | Format::MicroTime) => None,
+        (Type::String, _) => Some(&EMPTY),
+        (Type::Integer | Type::Number, _) | (Type::Any, Format::IntOrString) => Some(&NUMBER),
+        (Type::Boolean, _) => Some(&FALSE),
+        (Type::Object, _) if node.child.is_none() => Some(&OBJECT),
+        _ => None,
     }
 }
 
@@ -303,6 +439,7 @@ impl Schema {
 pub struct NodeRef<'a> {
     arena: &'a Arena,
     id: NodeId,
+    shape_id: NodeId,
     /// What is said about the place.
     place: &'a Node,
     /// What is said about the value's shape.
@@ -324,6 +461,8 @@ pub struct FieldRef<'a> {
     pub node: NodeRef<'a>,
     /// Its number in protobuf, 0 when it has none.
     pub number: u16,
+    /// The numbers of the messages that it is in and that JSON does not show, the outermost first; 0 for none.
+    pub within: [u16; 2],
     /// It must be there.
     pub required: bool,
 }
@@ -331,8 +470,8 @@ pub struct FieldRef<'a> {
 impl<'a> NodeRef<'a> {
     fn new(arena: &'a Arena, id: NodeId) -> Self {
         let place = arena.node(id);
-        let shape = place.target.map_or(place, |target| arena.node(target));
-        NodeRef { arena, id, place, shape }
+        let (shape_id, shape) = place.target.map_or((id, place), |target| (target, arena.node(target)));
+        NodeRef { arena, id, shape_id, place, shape }
     }
 
     fn at(self, id: NodeId) -> Self {
@@ -340,7 +479,8 @@ impl<'a> NodeRef<'a> {
     }
 
     fn field_ref(self, field: &'a NodeField) -> FieldRef<'a> {
-        FieldRef { name: &field.name, node: self.at(field.node), number: field.number, required: field.required }
+        let (number, within) = (field.number & 0xff, [field.number >> 12, field.number >> 8 & 0xf]);
+        FieldRef { name: &field.name, node: self.at(field.node), number, within, required: field.required }
     }
 
     /// Where this node is; the same place has the same id within one schema.
@@ -412,19 +552,62 @@ impl<'a> NodeRef<'a> {
     /// The field by which a strategic merge patch tells elements apart.
     #[must_use]
     pub fn merge_key(self) -> Option<&'a Name> {
-        self.place.rules.as_ref()?.merge_key.as_ref()
+        let rules = self.place.rules.as_ref().and_then(|rules| rules.merge_key.as_ref());
+        rules.or_else(|| self.place.facts.as_ref()?.merge_key.as_ref())
     }
 
-    /// The default.
+    /// The default; the zero value of a built-in type where Go always encodes it.
     #[must_use]
     pub fn default(self) -> Option<&'a Value> {
-        self.place.rules.as_ref()?.default.as_ref()
+        let rules = self.place.rules.as_ref().and_then(|rules| rules.default.as_ref());
+        let facts = || self.place.facts.as_ref()?.default.as_ref();
+        rules.or_else(facts).or_else(|| zero(self.shape).filter(|_| self.place.absent == Absent::Zero))
     }
 
-    /// The name of the type.
+    /// What is encoded of a field that was never set.
     #[must_use]
-    pub fn type_name(self) -> Option<&'a Name> {
-        self.shape.rules.as_ref()?.type_name.as_ref()
+    pub fn absent(self) -> Absent {
+        self.place.absent
+    }
+
+    /// Whether a zero value, or an empty list or map, counts as never set.
+    #[must_use]
+    pub fn drops_zero(self) -> bool {
+        self.place.drops_zero
+    }
+
+    /// The zero value of the type, if it is encoded as anything but `null`.
+    #[must_use]
+    pub fn zero(self) -> Option<&'static Value> {
+        zero(self.shape)
+    }
+
+    /// Whether the list is a message of its own in protobuf.
+    #[must_use]
+    pub fn is_wrapped(self) -> bool {
+        self.place.wrapped
+    }
+
+    /// The name of the type: `PodSpec`.
+    #[must_use]
+    pub fn type_name(self) -> Option<&'a str> {
+        match self.shape.rules.as_ref().and_then(|rules| rules.type_name.as_ref()) {
+            Some(name) => Some(name),
+            None => self.full_type_name()?.rsplit('.').next(),
+        }
+    }
+
+    /// The name of the type with its package, if it is a built-in one: `core.v1.PodSpec`.
+    #[must_use]
+    pub fn full_type_name(self) -> Option<&'static str> {
+        let notes = self.arena.notes.filter(|_| self.shape_id.node() == 0)?;
+        (notes.type_name)(self.shape_id.definition())
+    }
+
+    /// How Go sees the field `name`, if this is a built-in type.
+    #[must_use]
+    pub fn go_field(self, name: &str) -> Option<GoField> {
+        (self.arena.notes?.go_field)(self.shape_id.definition(), name)
     }
 
     /// What few nodes say about values: bounds, enumerations, combinations. Those of the place itself come first.
@@ -436,15 +619,31 @@ impl<'a> NodeRef<'a> {
     /// The fields by which the elements of a `ListType::Map` are told apart.
     #[must_use]
     pub fn list_map_keys(self) -> &'a [Name] {
-        self.shape.rules.as_ref().map_or(&[], |rules| &rules.list_map_keys)
+        let rules = self.shape.rules.as_ref().map(|rules| &rules.list_map_keys);
+        rules.or_else(|| self.shape.facts.as_ref().map(|facts| &facts.list_map_keys)).map_or(&[], |keys| keys)
+    }
+
+    /// The values that are published for a built-in type. They bind nobody: newer versions may have more.
+    #[must_use]
+    pub fn published_values(self) -> &'a [Value] {
+        self.place.facts.as_ref().map_or(&[], |facts| &facts.enumeration)
     }
 
     /// The known field `name`.
     #[must_use]
     pub fn field(self, name: &str) -> Option<FieldRef<'a>> {
-        let fields = &self.shape.fields;
-        let at = fields.binary_search_by(|field| field.name.as_str().cmp(name)).ok()?;
-        Some(self.field_ref(&fields[at]))
+        self.position(name).map(|position| self.field_at(position))
+    }
+
+    /// Where the known field `name` stands among [`fields`](NodeRef::fields).
+    #[must_use]
+    pub(crate) fn position(self, name: &str) -> Option<usize> {
+        self.shape.fields.binary_search_by(|field| field.name.as_str().cmp(name)).ok()
+    }
+
+    /// The known field at that position.
+    pub(crate) fn field_at(self, position: usize) -> FieldRef<'a> {
+        self.field_ref(&self.shape.fields[position])
     }
 
     /// The known fields in the order of their names.
@@ -456,6 +655,12 @@ impl<'a> NodeRef<'a> {
     #[must_use]
     pub fn items(self) -> Option<NodeRef<'a>> {
         self.shape.child.filter(|_| self.shape.ty == Type::Array).map(|id| self.at(id))
+    }
+
+    /// The node of the object that a value of any type, or a boolean, may be instead.
+    #[must_use]
+    pub fn alternative(self) -> Option<NodeRef<'a>> {
+        self.shape.child.filter(|_| matches!(self.shape.ty, Type::Any | Type::Boolean)).map(|id| self.at(id))
     }
 
     /// The node of a map's values.

@@ -89,6 +89,24 @@ impl Builder {
         }
     }
 
+    /// The innermost container ends and is forgotten, together with its key if it has one.
+    pub fn discard(&mut self) {
+        match self.open.pop() {
+            Some(Level::Array(start)) => self.items.truncate(start),
+            Some(Level::Object(start)) => self.entries.truncate(start),
+            None => return,
+        }
+        if let Some(Level::Object(_)) = self.open.last() {
+            self.entries.pop();
+        }
+    }
+
+    /// The keys of the innermost container, if it is an object, that have a value already.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        let start = if let Some(Level::Object(start)) = self.open.last() { *start } else { self.entries.len() };
+        self.entries[start..].iter().map(|(key, _)| key.as_str())
+    }
+
     /// A whole value: a scalar, or a tree made elsewhere.
     #[inline]
     pub fn value(&mut self, value: Value) {

@@ -1,0 +1,110 @@
+//! The kinds that Kubernetes has built in, as a table of facts.
+//!
+//! `table.txt` is made by `cargo xtask codegen` from the published definition of the API. It is part of the program as it is;
+//! a type or a row is read when it is first asked for, so a program that uses three kinds pays for three. The [schemas](schema)
+//! of all kinds share one arena.
+//!
+//! ```
+//! use capstan_api::{builtin, names::GroupVersionKind};
+//!
+//! let deployment = GroupVersionKind::from_static("apps", "v1", "Deployment");
+//! let row = builtin::kind(&deployment).unwrap();
+//! assert_eq!((row.resource.as_str(), row.short_names[0].as_str()), ("deployments", "deploy"));
+//!
+//! let schema = builtin::schema(&deployment).unwrap();
+//! let replicas = schema.root().field("spec").unwrap().node.field("replicas").unwrap();
+//! assert_eq!(replicas.number, 1);
+//! ```
+
+mod index;
+mod kind;
+mod load;
+pub mod text;
+
+use std::sync::OnceLock;
+
+pub use kind::{Column, Kind, Subresource};
+
+use crate::{
+    names::{GroupVersion, GroupVersionKind, GroupVersionResource},
+    schema::Schema,
+};
+
+/// The package of kinds that belong to every group and version: options, `Status`, discovery.
+const META: &str = "meta.v1";
+
+/// All kinds that are served under a resource of their own.
+pub fn kinds() -> impl ExactSizeIterator<Item = &'static Kind> {
+    (0..index::RESOURCES).map(kind::row)
+}
+
+/// The group versions that are served, in the order of discovery.
+pub fn group_versions() -> impl Iterator<Item = GroupVersion> {
+    groups().map(|(group, version, _)| GroupVersion::from_static(group, version))
+}
+
+/// The row of a kind. Kinds that have no resource of their own, such as `Scale` and `Status`, have no row.
+#[must_use]
+pub fn kind(kind: &GroupVersionKind) -> Option<&'static Kind> {
+    find_row(&kind.group, &kind.version, |[_, _, name, ..]| name == kind.kind.as_str())
+}
+
+/// The row of a resource.
+#[must_use]
+pub fn resource(resource: &GroupVersionResource) -> Option<&'static Kind> {
+    find_row(&resource.group, &resource.version, |[_, name, ..]| name == resource.resource.as_str())
+}
+
+/// The schema of a kind: one that is served, one of a subresource, a list, options, or a `Status`.
+#[must_use]
+pub fn schema(kind: &GroupVersionKind) -> Option<Schema> {
+    let own = package(&kind.group, &kind.version).and_then(|package| kind_type(package, &kind.kind));
+    own.or_else(|| kind_type(META, &kind.kind)).map(rooted_at)
+}
+
+/// The schema of a type, kind or not, by its name in the table: `core.v1.PodSpec`.
+#[must_use]
+pub fn type_schema(name: &str) -> Option<Schema> {
+    index::find_type(name).map(rooted_at)
+}
+
+/// The names of all types, in order, each with whether it is a kind.
+pub fn types() -> impl ExactSizeIterator<Item = (&'static str, bool)> {
+    (0..index::TYPES).map(index::type_head).map(|head| (head.name, head.kind))
+}
+
+/// All types seen from the one at `ty`.
+fn rooted_at(ty: usize) -> Schema {
+    static ALL: OnceLock<Schema> = OnceLock::new();
+    ALL.get_or_init(new_arena).rooted_at(load::root(ty))
+}
+
+fn new_arena() -> Schema {
+    Schema::lazy_with_notes(load::DEFINITIONS, load::load, &load::NOTES)
+}
+
+fn kind_type(package: &str, kind: &str) -> Option<usize> {
+    index::find_type(&format!("{package}.{kind}")).filter(|&ty| index::type_head(ty).kind)
+}
+
+fn find_row(group: &str, version: &str, is: impl Fn([&'static str; 5]) -> bool) -> Option<&'static Kind> {
+    let of_group = |[group_version, ..]: [&'static str; 5]| split(group_version) == (group, version);
+    (0..index::RESOURCES).find(|&at| of_group(kind::head(at)) && is(kind::head(at))).map(kind::row)
+}
+
+/// Groups, versions, and the packages of their types.
+fn groups() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    index::groups().filter_map(|line| {
+        let (group_version, package) = line.strip_prefix("group ")?.split_once(' ')?;
+        let (group, version) = split(group_version);
+        Some((group, version, package))
+    })
+}
+
+fn package(group: &str, version: &str) -> Option<&'static str> {
+    groups().find(|(g, v, _)| (*g, *v) == (group, version)).map(|(_, _, package)| package)
+}
+
+fn split(group_version: &'static str) -> (&'static str, &'static str) {
+    group_version.split_once('/').unwrap_or(("", group_version))
+}
