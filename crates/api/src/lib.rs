@@ -19,6 +19,7 @@ pub mod quantity;
 pub mod schema;
 pub mod status;
 pub mod time;
+pub mod validation;
 pub mod value;
 
 /// The string type of values: short ones live in place.
