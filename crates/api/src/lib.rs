@@ -17,6 +17,7 @@ mod name;
 pub mod names;
 pub mod quantity;
 pub mod schema;
+pub mod selector;
 pub mod status;
 pub mod time;
 pub mod validation;
