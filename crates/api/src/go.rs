@@ -33,7 +33,7 @@ pub fn quote(text: &str) -> String {
 }
 
 /// Whether Go shows a character as it is: letters, marks, numbers, punctuation, symbols and the space.
-fn is_print(c: char) -> bool {
+pub(crate) fn is_print(c: char) -> bool {
     // The standard library tells only through its own escapes. A mark is only left alone behind something to stand on.
     c.is_ascii_graphic() || c == ' ' || ['a', c].iter().collect::<String>().escape_debug().eq(['a', c])
 }
