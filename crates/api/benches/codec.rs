@@ -2,51 +2,62 @@
 
 use std::{hint::black_box, time::Instant};
 
-use capstan_api::{Value, codec::Metadata, json};
+use capstan_api::{
+    codec::{Format, Metadata, decode_strict},
+    json,
+    value::from_value,
+    yaml,
+};
 use criterion::{Criterion, criterion_group, criterion_main};
+use k8s_openapi::api::core::v1::Pod;
 
 const POD: &[u8] = include_bytes!("pod.json");
 
+/// A way to read or write the Pod.
+type Way = (&'static str, Box<dyn FnMut()>);
+
+/// What is measured first is what the others are compared with.
+fn ways() -> Vec<Way> {
+    let value = json::parse(POD).expect("the Pod is JSON");
+    let pod = yaml::to_string(&value);
+    let (to_json, to_yaml, to_pod) = (value.clone(), value.clone(), value);
+    vec![
+        (
+            "serde_json::Value",
+            Box::new(|| drop(black_box(serde_json::from_slice::<serde_json::Value>(black_box(POD))))),
+        ),
+        ("json parse", Box::new(|| drop(black_box(json::parse(black_box(POD)))))),
+        ("json strict decode", Box::new(|| drop(black_box(decode_strict(black_box(POD), Format::Json))))),
+        ("metadata only", Box::new(|| drop(black_box(Metadata::scan(black_box(POD)))))),
+        ("json write", Box::new(move || drop(black_box(json::to_string(black_box(&to_json)))))),
+        ("yaml parse", Box::new(move || drop(black_box(yaml::parse(black_box(pod.as_bytes())))))),
+        ("yaml write", Box::new(move || drop(black_box(yaml::to_string(black_box(&to_yaml)))))),
+        ("clone to a typed Pod", Box::new(move || drop(black_box(from_value::<Pod>(black_box(&to_pod).clone()))))),
+    ]
+}
+
 fn codecs(c: &mut Criterion) {
     let mut group = c.benchmark_group("pod");
-    let value = json::parse(POD).expect("the Pod is JSON");
-    group
-        .bench_function("serde_json value", |b| b.iter(|| serde_json::from_slice::<serde_json::Value>(black_box(POD))));
-    group.bench_function("json parse", |b| b.iter(|| json::parse(black_box(POD))));
-    group.bench_function("metadata only", |b| b.iter(|| Metadata::scan(black_box(POD))));
-    group.bench_function("json write", |b| {
-        let mut out = Vec::new();
-        b.iter(|| {
-            out.clear();
-            json::write(black_box(&value), &mut out);
-        });
-    });
+    for (name, mut way) in ways() {
+        group.bench_function(name, |b| b.iter(&mut way));
+    }
     group.finish();
 }
 
 /// Prints how much longer than the yardstick each way takes; the runs alternate, so that a busy machine slows both.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 fn ratios(_: &mut Criterion) {
-    let value: Value = json::parse(POD).expect("the Pod is JSON");
-    let run = |f: &mut dyn FnMut()| {
+    let run = |way: &mut dyn FnMut()| {
         let start = Instant::now();
-        (0..200).for_each(|_| f());
+        (0..200).for_each(|_| way());
         start.elapsed().as_secs_f64()
     };
-    let mut ways: Vec<(&str, Box<dyn FnMut()>)> = vec![
-        ("json parse", Box::new(|| drop(black_box(json::parse(black_box(POD)))))),
-        ("metadata only", Box::new(|| drop(black_box(Metadata::scan(black_box(POD)))))),
-        ("json write", Box::new(|| drop(black_box(json::to_string(black_box(&value)))))),
-    ];
-    for (name, f) in &mut ways {
-        let mut best: Vec<f64> = (0..51)
-            .map(|_| {
-                let yard = run(&mut || drop(black_box(serde_json::from_slice::<serde_json::Value>(black_box(POD)))));
-                run(f) / yard
-            })
-            .collect();
-        best.sort_by(f64::total_cmp);
-        println!("{name}: {:.2} x serde_json::Value", best[best.len() / 2]);
+    let mut ways = ways().into_iter();
+    let (yardstick, mut yard) = ways.next().expect("there is a yardstick");
+    for (name, mut way) in ways {
+        let mut found: Vec<f64> = (0..51).map(|_| run(&mut way) / run(&mut yard)).collect();
+        found.sort_by(f64::total_cmp);
+        println!("{name}: {:.2} x {yardstick}", found[found.len() / 2]);
     }
 }
 

@@ -22,6 +22,7 @@ pub mod schema;
 pub mod status;
 pub mod time;
 pub mod value;
+pub mod yaml;
 
 /// The string type of values: short ones live in place.
 pub use compact_str::CompactString as Str;

@@ -118,7 +118,7 @@ impl<'a> Metadata<'a> {
                 "metadata" => {
                     scan.object("metadata", "v1.ObjectMeta", |scan, key| meta.field(scan, &key))?;
                 }
-                _ => drop(scan.reader.skip()?),
+                _ => scan.pass()?,
             }
             Ok(())
         })?;
@@ -151,7 +151,7 @@ impl<'a> Metadata<'a> {
                         .map(drop)
                 })
             }
-            _ => Ok(drop(scan.reader.skip()?)),
+            _ => scan.pass(),
         }
     }
 }
@@ -167,7 +167,7 @@ impl<'a> Owner<'a> {
             "blockOwnerDeletion" => {
                 scan.bool("metadata.ownerReferences.blockOwnerDeletion", &mut self.block_owner_deletion)
             }
-            _ => Ok(drop(scan.reader.skip()?)),
+            _ => scan.pass(),
         }
     }
 }
@@ -205,6 +205,11 @@ impl<'a> Scan<'a> {
             Ok(()) => MetadataError::Type { field, found, expected },
             Err(error) => MetadataError::Json(error),
         }
+    }
+
+    fn pass(&mut self) -> Result<(), MetadataError> {
+        self.reader.skip()?;
+        Ok(())
     }
 
     fn string(&mut self, field: &'static str, to: &mut Cow<'a, str>) -> Result<(), MetadataError> {

@@ -8,20 +8,28 @@ mod error;
 mod number;
 mod reader;
 mod string;
+#[cfg(test)]
+mod tests;
 mod write;
 
 pub use error::{Error, Wrong};
 pub use number::Number;
 pub use reader::{MAX_DEPTH, Reader, Token};
+pub(crate) use string::lossy;
 pub use write::{to_pretty_string, to_string, write, write_str};
 
-use crate::{Value, value::Builder};
+use crate::{Str, Value, value::Builder};
 
 /// Reads one JSON document; of fields that come twice the last one counts.
 ///
 /// # Errors
 /// Says where and why the text is not JSON, or that it nests too deep.
 pub fn parse(text: &[u8]) -> Result<Value, Error> {
+    build(text, || {})
+}
+
+/// Builds the value of a JSON text; `duplicate` is called for each field that comes twice.
+pub(crate) fn build(text: &[u8], mut duplicate: impl FnMut()) -> Result<Value, Error> {
     let mut reader = Reader::new(text);
     let mut builder = Builder::default();
     loop {
@@ -30,10 +38,10 @@ pub fn parse(text: &[u8]) -> Result<Value, Error> {
             Token::Bool(b) => builder.value(Value::Bool(b)),
             Token::Number(n) => builder.value(n.to_value().ok_or_else(|| reader.number_error(n.text()))?),
             Token::String(s) => builder.value(Value::String(s.into())),
-            Token::Key(key) => builder.key(key.into()),
+            Token::Key(key) => builder.key(Str::from(key)),
             Token::BeginArray => builder.begin_array(0),
             Token::BeginObject => builder.begin_object(0),
-            Token::EndArray | Token::EndObject => builder.end(|_| {}),
+            Token::EndArray | Token::EndObject => builder.end(|_| duplicate()),
             Token::End => return Ok(builder.finish().expect("the reader's tokens are balanced")),
         }
     }

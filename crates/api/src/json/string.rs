@@ -64,7 +64,8 @@ pub(super) fn decode(raw: &[u8]) -> Cow<'_, str> {
     Cow::Owned(String::from_utf8(out).unwrap_or_else(|bad| lossy(bad.as_bytes()).into_owned()))
 }
 
-fn lossy(raw: &[u8]) -> Cow<'_, str> {
+/// Text out of bytes as Go makes it: each byte that is not UTF-8 becomes U+FFFD.
+pub(crate) fn lossy(raw: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = str::from_utf8(raw) {
         return Cow::Borrowed(text);
     }

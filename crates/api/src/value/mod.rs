@@ -4,13 +4,21 @@
 //! stack, because a hostile document may nest 10,000 deep: copying, comparing and dropping walk with a stack of their own.
 
 mod build;
+mod de;
 mod map;
+mod ser;
+mod serde_error;
+#[cfg(test)]
+mod serde_tests;
 mod walk;
 
 use std::{fmt, mem};
 
 pub use build::Builder;
+pub use de::from_value;
 pub use map::Map;
+pub use ser::to_value;
+pub use serde_error::{MAX_SERDE_DEPTH, SerdeError};
 pub use walk::{Event, Walk};
 
 use crate::Str;
