@@ -86,3 +86,33 @@ fn first_difference(present: &str, made: &str) -> String {
         .next()
         .map_or_else(|| "one of them ends early".to_owned(), |(i, (a, b))| format!("line {}:\n- {a}\n+ {b}", i + 1))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMMITTED: &str = include_str!("../../../crates/api/src/builtin/table.txt");
+
+    #[test]
+    fn the_committed_table_reads_and_prints_as_it_is() {
+        let table = Table::parse(COMMITTED).unwrap();
+        assert_eq!(table.groups.len(), 22);
+        assert!(table.to_string() == COMMITTED, "{}", first_difference(COMMITTED, &table.to_string()));
+    }
+
+    #[test]
+    fn what_is_not_canonical_is_told() {
+        for (from, to) in [
+            (" zero", "  zero"),
+            ("type core.v1.Pod kind defaults\n", "type core.v1.Pod defaults kind\n"),
+            ("group apps/v1 apps.v1\n", ""),
+        ] {
+            let changed: &str = COMMITTED.replacen(from, to, 1).leak();
+            assert_ne!(changed, COMMITTED);
+            let told = Table::parse(changed).map(|table| table.to_string() != changed || table.groups.len() != 22);
+            assert!(told.unwrap_or(true), "{to}");
+        }
+        let unknown: &str = COMMITTED.replace("type core.v1.Affinity", "type core.v1.Affinities").leak();
+        assert!(Table::parse(unknown).unwrap_err().contains("of the unknown type core.v1.Affinity"));
+    }
+}

@@ -80,12 +80,19 @@ pub(super) fn type_head(ty: usize) -> TypeHead<'static> {
     type_block(ty).next().and_then(TypeHead::parse).expect("codegen has written the table")
 }
 
+/// The name of a type, without reading more of its block.
+pub(super) fn type_name(ty: usize) -> &'static str {
+    let rest = &block(COUNTS[0] + COUNTS[1] + ty)["type ".len()..];
+    let end = rest.bytes().position(|c| matches!(c, b' ' | b'\n'));
+    &rest[..end.unwrap_or(rest.len())]
+}
+
 /// The type of that name.
 pub(super) fn find_type(name: &str) -> Option<usize> {
     let (mut low, mut high) = (0, TYPES);
     while low < high {
         let middle = low.midpoint(high);
-        match type_head(middle).name.cmp(name) {
+        match type_name(middle).cmp(name) {
             std::cmp::Ordering::Less => low = middle + 1,
             std::cmp::Ordering::Equal => return Some(middle),
             std::cmp::Ordering::Greater => high = middle,

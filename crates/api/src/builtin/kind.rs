@@ -147,5 +147,5 @@ fn parse(text: &'static str) -> GroupVersion {
 fn list_kind(group_version: &GroupVersion, kind: &str) -> Option<Name> {
     let package = super::package(&group_version.group, &group_version.version)?;
     let ty = find_type(&format!("{package}.{kind}List"))?;
-    super::index::type_head(ty).name.rsplit('.').next().map(Name::from_static)
+    super::index::type_name(ty).rsplit('.').next().map(Name::from_static)
 }

@@ -1,7 +1,7 @@
 //! From the text of a type to its nodes.
 
 use super::{
-    index::{TYPES, find_type, type_block, type_head},
+    index::{TYPES, find_type, type_block, type_head, type_name},
     text::{self, EMBEDDED, Field, UNION},
 };
 use crate::{
@@ -50,7 +50,7 @@ const JSON_SCHEMA: &str = "apiextensions.v1.JSONSchemaProps";
 
 /// What messages ask about types.
 pub(super) static NOTES: Notes =
-    Notes { type_name: |definition| (definition < TYPES).then(|| type_head(definition).name), go_field };
+    Notes { type_name: |definition| (definition < TYPES).then(|| type_name(definition)), go_field };
 
 fn id(definition: usize, node: usize) -> NodeId {
     NodeId::new(definition, node).expect("the table is small")

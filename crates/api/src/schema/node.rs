@@ -367,6 +367,16 @@ impl Schema {
         Schema { arena: self.arena.clone(), root }
     }
 
+    /// A built-in schema in an arena of its own, with nothing loaded; any other one as it is.
+    #[must_use]
+    pub fn unloaded(&self) -> Self {
+        if self.arena.notes.is_none() {
+            return self.clone();
+        }
+        let Arena { definitions, load, notes } = &*self.arena;
+        Self::from_arena(definitions.len(), *load, *notes).rooted_at(self.root)
+    }
+
     /// The node that describes the whole object.
     #[must_use]
     pub fn root(&self) -> NodeRef<'_> {
