@@ -16,6 +16,7 @@
 //! assert_eq!(replicas.number, 1);
 //! ```
 
+mod defaults;
 mod index;
 mod kind;
 mod load;
@@ -23,6 +24,7 @@ pub mod text;
 
 use std::sync::OnceLock;
 
+pub use defaults::default;
 pub use kind::{Column, Kind, Subresource};
 
 use crate::{

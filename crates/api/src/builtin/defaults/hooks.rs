@@ -5,7 +5,8 @@
 use crate::{Map, Str, Value};
 
 /// The metric of an autoscaler that names none.
-pub(super) const HPA_METRICS: &str = r#"[{"type":"Resource","resource":{"name":"cpu","target":{"type":"Utilization","averageUtilization":80}}}]"#;
+pub(super) const HPA_METRICS: &str =
+    r#"[{"type":"Resource","resource":{"name":"cpu","target":{"type":"Utilization","averageUtilization":80}}}]"#;
 
 const SCALE_UP: &str = r#"{"stabilizationWindowSeconds":0,"selectPolicy":"Max","policies":[{"type":"Pods","value":4,"periodSeconds":15},{"type":"Percent","value":100,"periodSeconds":15}]}"#;
 
@@ -157,8 +158,8 @@ fn service_affinity(spec: &mut Map) {
 
 fn service_traffic(spec: &mut Map) {
     let kind: Str = text(spec, "type").into();
-    let external = matches!(kind.as_str(), "NodePort" | "LoadBalancer")
-        || kind == "ClusterIP" && !is_empty(spec, "externalIPs");
+    let external =
+        matches!(kind.as_str(), "NodePort" | "LoadBalancer") || kind == "ClusterIP" && !is_empty(spec, "externalIPs");
     if external && is_empty(spec, "externalTrafficPolicy") {
         spec.insert("externalTrafficPolicy", "Cluster");
     }
@@ -168,6 +169,15 @@ fn service_traffic(spec: &mut Map) {
     }
     if kind == "LoadBalancer" && !spec.contains_key("allocateLoadBalancerNodePorts") {
         spec.insert("allocateLoadBalancerNodePorts", true);
+    }
+}
+
+/// Templates of claims always say what they are.
+pub(super) fn claim_templates(set: &mut Map) {
+    let Some(spec) = object(set, "spec") else { return };
+    for claim in objects(spec, "volumeClaimTemplates") {
+        claim.insert("apiVersion", "v1");
+        claim.insert("kind", "PersistentVolumeClaim");
     }
 }
 
@@ -200,13 +210,20 @@ pub(super) fn limit_range_item(item: &mut Map) {
     fill_map(&mut request, &default);
     fill_map(&mut request, &field(item, "min"));
     for (name, limits) in [("default", default), ("defaultRequest", request)] {
-        if limits.is_empty() { item.remove(name) } else { item.insert(name, limits) };
+        if limits.is_empty() {
+            item.remove(name)
+        } else {
+            item.insert(name, limits)
+        };
     }
 }
 
 fn template_labels(object_map: &mut Map) -> Option<Value> {
     let template = object(object(object_map, "spec")?, "template")?;
-    object(template, "metadata")?.get("labels").filter(|labels| labels.as_object().is_some_and(|l| !l.is_empty())).cloned()
+    object(template, "metadata")?
+        .get("labels")
+        .filter(|labels| labels.as_object().is_some_and(|l| !l.is_empty()))
+        .cloned()
 }
 
 pub(super) fn labels_from_template(job: &mut Map) {

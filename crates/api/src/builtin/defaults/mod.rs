@@ -11,25 +11,32 @@ mod rules;
 use rules::{RULES, Rule, When};
 
 use crate::{
-    Map, Value,
-    schema::{FieldRef, Format, NodeRef, Presence, Schema, Type},
+    Map, Quantity, Value,
+    schema::{Absent, FieldRef, Format, NodeRef, Schema},
 };
-pub(super) use pod_resources::pod_level_resources;
+
+/// Resources are counted in thousandths; what is finer is rounded up.
+const RESOURCE_SCALE: i32 = -3;
 
 /// Fills in what upstream fills in.
 ///
 /// The value must have been decoded by the same schema: what has the wrong type is left alone.
-pub fn apply(schema: &Schema, value: &mut Value) {
+pub fn default(schema: &Schema, value: &mut Value) {
     let mut rest = vec![(schema.root(), value)];
     while let Some((node, value)) = rest.pop() {
         match value {
             Value::Object(map) => {
-                if node.fields().len() > 0 {
+                if let Some(child) = node.additional() {
+                    if child.format() == Format::Quantity {
+                        map.iter_mut().for_each(|(_, amount)| round(amount));
+                    }
+                    map.iter_mut().for_each(|(_, value)| push(&mut rest, child, value));
+                } else {
                     shape(node, map);
-                }
-                for (key, value) in map.iter_mut() {
-                    if let Some(child) = node.field(key).map(|field| field.node).or_else(|| node.additional()) {
-                        push(&mut rest, child, value);
+                    for (key, value) in map.iter_mut() {
+                        if let Some(field) = node.field(key) {
+                            push(&mut rest, field.node, value);
+                        }
                     }
                 }
             }
@@ -49,26 +56,33 @@ fn push<'a, 'v>(rest: &mut Vec<(NodeRef<'a>, &'v mut Value)>, node: NodeRef<'a>,
     }
 }
 
+/// What is finer than [`RESOURCE_SCALE`] is rounded up, in maps of resources.
+fn round(amount: &mut Value) {
+    let Some(mut quantity) = amount.as_str().and_then(|text| text.parse::<Quantity>().ok()) else { return };
+    if !quantity.round_up(RESOURCE_SCALE) {
+        *amount = (&quantity).into();
+    }
+}
+
+/// Gives the object the fields that it would have upstream.
 fn shape(node: NodeRef<'_>, map: &mut Map) {
-    map.retain(|key, value| {
-        let field = node.field(key);
-        !(value.is_null() || field.is_some_and(|field| field.presence == Presence::OmitEmpty && is_zero(value)))
+    map.retain(|key, value| match node.field(key) {
+        Some(field) => !(value.is_null() && field.node.absent() != Absent::Null || drops(field, value)),
+        None => true,
     });
-    if let Some(rules) = node.type_name().and_then(|name| rules_of(name)) {
+    if let Some(rules) = node.full_type_name().and_then(rules_of) {
         for rule in rules {
             run(rule, node, map);
         }
     }
     for field in node.fields() {
-        if let Some(default) = field.node.default()
+        // Upstream stores protobuf, which does not tell an empty list from none.
+        if field.node.absent() == Absent::Null && map.get(field.name).is_none_or(is_empty_list) {
+            map.insert(field.name.as_str(), Value::Null);
+        } else if let Some(default) = field.node.default()
             && is_unset(field, map.get(field.name))
         {
             map.insert(field.name.as_str(), default.clone());
-        }
-        if !map.contains_key(field.name)
-            && let Some(zero) = always(field)
-        {
-            map.insert(field.name.as_str(), zero);
         }
     }
 }
@@ -85,7 +99,7 @@ fn run(rule: &Rule, node: NodeRef<'_>, map: &mut Map) {
                 When::Always => true,
                 When::Is(path, expected) => find(map, path).and_then(Value::as_str) == Some(expected),
                 When::Set(path) => find(map, path).is_some_and(|value| !is_zero(value)),
-                When::Unset(path) => find(map, path).is_none_or(is_zero),
+                When::Unset(path) => find(map, path).is_none_or(Value::is_null),
             };
             if applies {
                 fill(node, map, path, || literal.into());
@@ -103,7 +117,7 @@ fn find<'a>(map: &'a Map, path: &str) -> Option<&'a Value> {
 /// Sets the field at `path` if it is not set; makes the objects on the way, which Go always has.
 fn fill(node: NodeRef<'_>, map: &mut Map, path: &str, value: impl FnOnce() -> Value) {
     let (mut node, mut map) = (node, map);
-    let (way, last) = path.rsplit_once('.').map_or(("", path), |(way, last)| (way, last));
+    let (way, last) = path.rsplit_once('.').unwrap_or(("", path));
     for part in way.split('.').filter(|part| !part.is_empty()) {
         let Some(field) = node.field(part) else { return };
         let Some(next) = map.get_or_insert_with(part, || Map::new().into()).as_object_mut() else { return };
@@ -116,7 +130,18 @@ fn fill(node: NodeRef<'_>, map: &mut Map, path: &str, value: impl FnOnce() -> Va
 
 /// Whether Go would see no value: none, null, or a zero that is not behind a pointer.
 fn is_unset(field: FieldRef<'_>, value: Option<&Value>) -> bool {
-    value.is_none_or(|value| value.is_null() || field.presence != Presence::Pointer && is_zero(value))
+    value.is_none_or(|value| {
+        value.is_null() || drops(field, value) || field.node.absent() == Absent::Zero && is_zero(value)
+    })
+}
+
+/// Whether Go would not print the value.
+fn drops(field: FieldRef<'_>, value: &Value) -> bool {
+    field.node.drops_zero() && is_zero(value)
+}
+
+fn is_empty_list(value: &Value) -> bool {
+    value.as_array().is_some_and(|items| items.is_empty())
 }
 
 fn is_zero(value: &Value) -> bool {
@@ -131,22 +156,5 @@ fn is_zero(value: &Value) -> bool {
     }
 }
 
-/// What Go prints for a field that it always prints and that has no value.
-fn always(field: FieldRef<'_>) -> Option<Value> {
-    let node = field.node;
-    match field.presence {
-        Presence::Pointer | Presence::OmitEmpty => None,
-        Presence::Null => Some(Value::Null),
-        Presence::Always => Some(match (node.ty(), node.format()) {
-            (_, Format::DateTime | Format::MicroTime | Format::Byte) => Value::Null,
-            (_, Format::Quantity) => "0".into(),
-            (_, Format::IntOrString) => 0.into(),
-            (_, Format::Duration) => "0s".into(),
-            (Type::String, _) => "".into(),
-            (Type::Integer | Type::Number, _) => 0.into(),
-            (Type::Boolean, _) => false.into(),
-            (Type::Object, _) if node.additional().is_none() => Map::new().into(),
-            (Type::Object | Type::Array | Type::Any, _) => Value::Null,
-        }),
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -53,7 +53,8 @@ fn read(value: Option<&Value>) -> Resources {
 /// What all containers together need of `field`: the sum of those that run together, or what an init container needs beside
 /// the sidecars that started before it, whichever is more.
 fn aggregate(spec: &Map, field: &str) -> Resources {
-    let containers = |name: &str| spec.get(name).and_then(Value::as_array).map(|items| items.iter()).into_iter().flatten();
+    let containers =
+        |name: &str| spec.get(name).and_then(Value::as_array).map(|items| items.iter()).into_iter().flatten();
     let amounts = |container: &Value| read(container.get("resources").and_then(|resources| resources.get(field)));
     let (mut total, mut sidecars, mut most) = (Resources::new(), Resources::new(), Resources::new());
     for container in containers("containers") {
