@@ -76,13 +76,14 @@ fn shape(node: NodeRef<'_>, map: &mut Map) {
         }
     }
     for field in node.fields() {
-        // Upstream stores protobuf, which does not tell an empty list from none.
-        if field.node.absent() == Absent::Null && map.get(field.name).is_none_or(is_empty_list) {
+        let present = map.get(field.name);
+        if let Some(default) = field.node.default() {
+            if is_unset(field, present) {
+                map.insert(field.name.as_str(), default.clone());
+            }
+        } else if field.node.absent() == Absent::Null && present.is_none_or(is_empty_list) {
+            // Upstream stores protobuf, which does not tell an empty list from none.
             map.insert(field.name.as_str(), Value::Null);
-        } else if let Some(default) = field.node.default()
-            && is_unset(field, map.get(field.name))
-        {
-            map.insert(field.name.as_str(), default.clone());
         }
     }
 }
