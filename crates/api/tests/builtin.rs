@@ -185,13 +185,13 @@ fn sample(node: NodeRef<'_>, above: &mut Vec<&'static str>) -> Option<Value> {
         (Type::Number, _) => Value::Float(1.5),
         (Type::Boolean, _) => true.into(),
         (Type::Any, Format::IntOrString) => "50%".into(),
-        (Type::Any, _) => json::parse(br#"{"a":[1,2.5,null,{}],"b":"c"}"#).unwrap(),
-        (Type::Array, _) => vec![sample(node.items().unwrap(), above)?].into(),
-        (Type::Object, _) if node.additional().is_some() => {
-            Map::from_iter([("key".into(), sample(node.additional().unwrap(), above)?)]).into()
-        }
+        (Type::Any, _) => json::parse(br#"{"a":[1,2.5,null,{}],"b":"c"}"#).expect("it is JSON"),
+        (Type::Array, _) => vec![sample(node.items()?, above)?].into(),
         (Type::Object, _) => {
-            let name = node.full_type_name().unwrap();
+            if let Some(values) = node.additional() {
+                return Some(Map::from_iter([("key".into(), sample(values, above)?)]).into());
+            }
+            let name = node.full_type_name()?;
             if above.contains(&name) {
                 return None;
             }

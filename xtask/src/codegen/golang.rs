@@ -126,7 +126,7 @@ fn read_package(folder: &Path) -> Result<Package, String> {
     Ok(package)
 }
 
-/// `	Name string `json:"name,omitempty" protobuf:"…"``
+/// Reads a line like ``Name string `json:"name,omitempty"` ``.
 fn read_field(line: &str, declared: &mut Declared) {
     let Some((before, tag)) = line.trim().split_once(" `json:\"") else { return };
     let Some((json, _)) = tag.split_once('"') else { return };

@@ -1,7 +1,7 @@
 //! Types out of OpenAPI v3: fields, types, defaults, list types, patch strategies, unions.
 
 use capstan_api::{
-    Value,
+    Map, Value,
     builtin::text::{Field, short_name},
     json,
 };
@@ -50,13 +50,13 @@ fn read_type(schema: &Value) -> Result<Type, String> {
         ..Type::default()
     };
     let required: Vec<&str> = strings(schema, "required");
-    for (name, schema) in schema.get("properties").and_then(Value::as_object).into_iter().flat_map(|map| map.iter()) {
+    for (name, schema) in schema.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::iter) {
         let field = read_field(name, schema).map_err(|error| format!("{name}: {error}"))?;
         ty.fields.insert(field.name, Field { required: required.contains(&name), ..field });
     }
     for union in schema.get("x-kubernetes-unions").and_then(Value::as_array).into_iter().flatten() {
         let fields = union.get("fields-to-discriminateBy").and_then(Value::as_object);
-        let fields = fields.into_iter().flat_map(|map| map.iter());
+        let fields = fields.into_iter().flat_map(Map::iter);
         let fields = fields.filter_map(|(field, value)| Some(format!(" {field}:{}", value.as_str()?)));
         ty.unions.push(text(union, "discriminator").unwrap_or("-").to_owned() + &fields.collect::<String>());
     }

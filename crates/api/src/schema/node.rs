@@ -667,10 +667,11 @@ impl<'a> NodeRef<'a> {
         self.shape.child.filter(|_| self.shape.ty == Type::Array).map(|id| self.at(id))
     }
 
-    /// The node of the object that a value of any type, or a boolean, may be instead.
+    /// The node of the object that a value of any type, or a boolean, may be instead. Only built-in types have such.
     #[must_use]
     pub fn alternative(self) -> Option<NodeRef<'a>> {
-        self.shape.child.filter(|_| matches!(self.shape.ty, Type::Any | Type::Boolean)).map(|id| self.at(id))
+        let either = self.arena.notes.is_some() && matches!(self.shape.ty, Type::Any | Type::Boolean);
+        self.shape.child.filter(|_| either).map(|id| self.at(id))
     }
 
     /// The node of a map's values.
