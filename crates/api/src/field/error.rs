@@ -164,10 +164,8 @@ impl Error {
     #[must_use]
     pub fn body(&self) -> String {
         let mut text = self.ty.to_string();
-        match &self.bad_value {
-            None => {}
-            Some(Value::String(s)) => text = format!("{text}: {}", crate::go::quote(s)),
-            Some(value) => text = format!("{text}: {value}"),
+        if let Some(value) = &self.bad_value {
+            text = format!("{text}: {}", crate::go::show(value));
         }
         if !self.detail.is_empty() {
             text = format!("{text}: {}", self.detail);

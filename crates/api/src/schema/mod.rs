@@ -4,7 +4,13 @@
 //! are loaded piece by piece, when first looked at. Strict decoding, pruning, defaulting, validation and patching all walk it
 //! through [`NodeRef`].
 
+pub mod default;
+mod format;
 mod node;
+pub mod pattern;
+pub mod prune;
+pub mod structural;
+pub mod validate;
 
 pub use node::{
     Definition, FieldRef, Format, ListType, MapType, Node, NodeField, NodeId, NodeRef, PatchStrategy, Rules, Schema,

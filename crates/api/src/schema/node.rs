@@ -71,6 +71,68 @@ pub enum Format {
     K8sLongName,
 }
 
+/// The formats and their names; of two names for one format the first is the usual one.
+const FORMATS: [(Format, &str); 35] = [
+    (Format::Int32, "int32"),
+    (Format::Int64, "int64"),
+    (Format::Float, "float"),
+    (Format::Double, "double"),
+    (Format::Byte, "byte"),
+    (Format::Date, "date"),
+    (Format::DateTime, "date-time"),
+    (Format::DateTime, "datetime"),
+    (Format::Quantity, "quantity"),
+    (Format::IntOrString, "int-or-string"),
+    (Format::MicroTime, "micro-time"),
+    (Format::Duration, "duration"),
+    (Format::Password, "password"),
+    (Format::BsonObjectId, "bsonobjectid"),
+    (Format::Uri, "uri"),
+    (Format::Email, "email"),
+    (Format::Hostname, "hostname"),
+    (Format::Ipv4, "ipv4"),
+    (Format::Ipv6, "ipv6"),
+    (Format::Cidr, "cidr"),
+    (Format::Mac, "mac"),
+    (Format::Uuid, "uuid"),
+    (Format::Uuid3, "uuid3"),
+    (Format::Uuid4, "uuid4"),
+    (Format::Uuid5, "uuid5"),
+    (Format::Isbn, "isbn"),
+    (Format::Isbn10, "isbn10"),
+    (Format::Isbn13, "isbn13"),
+    (Format::CreditCard, "creditcard"),
+    (Format::Ssn, "ssn"),
+    (Format::HexColor, "hexcolor"),
+    (Format::RgbColor, "rgbcolor"),
+    (Format::K8sShortName, "k8s-short-name"),
+    (Format::K8sLongName, "k8s-long-name"),
+    (Format::None, ""),
+];
+
+impl Format {
+    /// The format called `name`, dashes aside, as upstream takes names; one that is not known is none.
+    #[must_use]
+    pub fn parse(name: &str) -> Format {
+        let letters = |name: &'static str| name.bytes().filter(|&b| b != b'-');
+        let known = FORMATS.iter().find(|(_, known)| letters(known).eq(name.bytes().filter(|&b| b != b'-')));
+        known.map_or(Format::None, |(format, _)| *format)
+    }
+
+    /// The usual name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        FORMATS.iter().find(|(format, _)| *format == self).map_or("", |(_, name)| name)
+    }
+
+    /// Whether this is a format of strings in custom resources.
+    #[must_use]
+    pub fn is_of_strings(self) -> bool {
+        use Format::{Double, Float, Int32, Int64, IntOrString, MicroTime, None, Quantity};
+        !matches!(self, None | Int32 | Int64 | Float | Double | Quantity | IntOrString | MicroTime)
+    }
+}
+
 /// How the elements of a list belong together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ListType {
@@ -227,6 +289,14 @@ pub struct Rules {
     pub not: Option<NodeId>,
     /// The name of the type, for messages: `PodSpec`.
     pub type_name: Option<Name>,
+    /// The format as it was written, where the node's own does not say it: another spelling, or that of an int-or-string.
+    pub format: Option<(Format, Name)>,
+    /// The node of a map's values where `child` is that of a list's elements, or the other way round. Few say both.
+    pub other_child: Option<NodeId>,
+    /// Fields that are not known are refused: `additionalProperties: false`.
+    pub no_additional: bool,
+    /// The rules of `x-kubernetes-validations` as they were written.
+    pub validations: Box<[Value]>,
 }
 
 /// Nodes that are loaded together: a whole schema of a user's kind, or one type of the built-in ones. The first is its root.
@@ -452,16 +522,22 @@ impl<'a> NodeRef<'a> {
         self.shape.fields.iter().map(move |field| self.field_ref(field))
     }
 
+    fn other_child(self) -> Option<NodeId> {
+        self.shape.rules.as_ref()?.other_child
+    }
+
     /// The node of a list's elements.
     #[must_use]
     pub fn items(self) -> Option<NodeRef<'a>> {
-        self.shape.child.filter(|_| self.shape.ty == Type::Array).map(|id| self.at(id))
+        let id = if self.shape.ty == Type::Object { self.other_child() } else { self.shape.child };
+        id.map(|id| self.at(id))
     }
 
     /// The node of a map's values.
     #[must_use]
     pub fn additional(self) -> Option<NodeRef<'a>> {
-        self.shape.child.filter(|_| self.shape.ty == Type::Object).map(|id| self.at(id))
+        let id = if self.shape.ty == Type::Object { self.shape.child } else { self.other_child() };
+        id.map(|id| self.at(id))
     }
 
     /// The nodes of a combination (`all_of` …) of this node's rules.
