@@ -289,8 +289,9 @@ pub struct Rules {
     pub not: Option<NodeId>,
     /// The name of the type, for messages: `PodSpec`.
     pub type_name: Option<Name>,
-    /// The format as it was written, where the node's own does not say it: another spelling, or that of an int-or-string.
-    pub format: Option<(Format, Name)>,
+    /// The format as it was written, where the node's own does not say it: another spelling, that of an int-or-string, or one that
+    /// does not count.
+    pub format: Option<Name>,
     /// The node of a map's values where `child` is that of a list's elements, or the other way round. Few say both.
     pub other_child: Option<NodeId>,
     /// Fields that are not known are refused: `additionalProperties: false`.

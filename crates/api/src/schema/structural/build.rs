@@ -48,7 +48,7 @@ impl<'a> Builder<'_, 'a> {
     fn node(&mut self, at: usize) -> Node {
         let raw = self.tree.raws[at];
         let int_or_string = raw.flag("x-kubernetes-int-or-string");
-        let ty = if int_or_string { Type::Any } else { type_of(&raw) };
+        let ty = type_of(&raw);
         let format = format_of(&raw, int_or_string);
         let mut rules = self.rules(&raw, int_or_string);
         let mut node = Node {
@@ -108,7 +108,8 @@ impl<'a> Builder<'_, 'a> {
         let bound = |keyword, exclusive| raw.number(keyword).map(|bound| (bound, raw.flag(exclusive)));
         let format = format_of(raw, int_or_string);
         let spelled = raw.text("format");
-        let another = format != Format::None && (int_or_string || format.name() != spelled);
+        // Formats that do not count are kept too: upstream forgets to ignore them in defaults.
+        let another = !spelled.is_empty() && (int_or_string || format.name() != spelled);
         let pattern = raw.text("pattern");
         Rules {
             default: raw.get("default").cloned(),
@@ -127,7 +128,7 @@ impl<'a> Builder<'_, 'a> {
             unique_items: raw.flag("uniqueItems"),
             min_properties: raw.count("minProperties"),
             max_properties: raw.count("maxProperties"),
-            format: another.then(|| (format, self.name(spelled))),
+            format: another.then(|| self.name(spelled)),
             validations: raw.list("x-kubernetes-validations").to_vec().into(),
             ..Rules::default()
         }

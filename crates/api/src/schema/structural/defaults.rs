@@ -30,7 +30,15 @@ pub(super) fn check(tree: &Tree<'_>, schema: &Schema) -> ErrorList {
             continue;
         };
         let id = NodeId::new(0, at).expect("the tree has no more subschemas than an arena has nodes");
-        check_one(&tree.child(at, "default"), default, &schema.rooted_at(id), inside_metadata, &mut errors);
+        let schema = schema.rooted_at(id);
+        let place = if inside_metadata {
+            Place::Metadata
+        } else if is_resource(tree, at) {
+            Place::Resource
+        } else {
+            Place::Other
+        };
+        check_one(&tree.child(at, "default"), default, &schema, place, &mut errors);
     }
     errors
 }
@@ -39,15 +47,25 @@ fn is_resource(tree: &Tree<'_>, at: usize) -> bool {
     at == 0 || tree.raws[at].flag("x-kubernetes-embedded-resource")
 }
 
-fn check_one(path: &str, default: &Value, schema: &Schema, inside_metadata: bool, errors: &mut ErrorList) {
+/// What a default is the default of.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    Resource,
+    /// Part of a resource's metadata, which is not the schema's to prune.
+    Metadata,
+    Other,
+}
+
+fn check_one(path: &str, default: &Value, schema: &Schema, place: Place, errors: &mut ErrorList) {
     let node = schema.root();
-    if !inside_metadata {
+    if place != Place::Metadata {
+        let is_resource = place == Place::Resource;
         let mut pruned = default.clone();
-        prune::prune_at(&mut pruned, node, node.is_embedded_resource());
+        prune::prune_at(&mut pruned, node, is_resource);
         if pruned != *default {
             errors.push(Error::invalid(path, default.clone(), "must not have unknown fields"));
         }
-        let resources = validate::embedded(node, default, path);
+        let resources = validate::resources(node, default, path, is_resource);
         if !resources.is_empty() {
             errors.extend(resources);
             return;

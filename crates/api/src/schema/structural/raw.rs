@@ -203,7 +203,9 @@ fn add_children<'a>(raw: &Raw<'a>, parent: usize, out: &mut Vec<Raw<'a>>) {
         }
     };
     if let Some(additional) = raw.get("additionalProperties") {
-        add(Step::Additional, Part::Structure, additional);
+        // Below a junctor there must be none; what it says is not looked at.
+        let part = if raw.is_structure() { Part::Structure } else { Part::Loose };
+        add(Step::Additional, part, additional);
     }
     for (name, property) in raw.entries("properties") {
         add(Step::Property(name), Part::Structure, property);

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::{
     Value,
-    field::{Error, Segment},
+    field::{Error, ErrorList, Segment},
 };
 
 /// How many bytes of messages are kept. What fails beyond them counts, but is not told.
@@ -111,12 +111,10 @@ impl Failures {
     }
 
     /// As field errors below `base`, each message once.
-    pub(super) fn into_errors(self, base: &str) -> impl Iterator<Item = Error> {
+    pub(super) fn into_errors(self, base: &str) -> ErrorList {
         let mut seen = HashSet::new();
-        self.kept
-            .into_iter()
-            .filter(move |failure| seen.insert(failure.message.clone()))
-            .map(move |f| f.into_error(base))
+        let once = self.kept.into_iter().filter(|failure| seen.insert(failure.message.clone()));
+        once.map(|failure| failure.into_error(base)).collect()
     }
 }
 

@@ -6,6 +6,8 @@ use crate::{
     names::GroupVersion,
 };
 
+pub(super) const NOT_A_STRING: &str = "must be a string";
+
 /// Checks `apiVersion` and `kind` of an embedded resource. Its metadata is for those to check who know the metadata of objects.
 pub(super) fn check(map: &Map, path: impl Fn(&str) -> String, errors: &mut ErrorList) {
     for field in ["apiVersion", "kind"] {
@@ -25,7 +27,7 @@ pub(super) fn check(map: &Map, path: impl Fn(&str) -> String, errors: &mut Error
                 Err(error) => error.to_string(),
                 Ok(_) => continue,
             },
-            Some(_) => "must be a string".to_owned(),
+            Some(_) => NOT_A_STRING.to_owned(),
         };
         let value = map.get(field).cloned().unwrap_or_default();
         errors.push(Error::invalid(path(field), value, detail));

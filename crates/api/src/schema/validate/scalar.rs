@@ -60,28 +60,29 @@ impl Scalar<'_, '_> {
         }
     }
 
-    fn format(&self) -> Format {
-        if !self.checks.formats {
-            return Format::None;
+    /// The format that counts, as the schema spells it; empty if there is none.
+    fn format(&self) -> &str {
+        let format = self.node.format();
+        let counts = self.checks.formats && !matches!(format, Format::None | Format::Quantity);
+        if !counts && !self.checks.all_formats {
+            return "";
         }
-        match self.node.format() {
-            Format::None | Format::Quantity => Format::None,
-            Format::IntOrString => {
-                self.node.rules().find_map(|rules| rules.format.as_ref()).map_or(Format::None, |f| f.0)
+        let written = self.node.rules().find_map(|rules| rules.format.as_deref());
+        match (written, format) {
+            (Some(written), Format::IntOrString)
+                if !Format::parse(written).is_of_strings() && !self.checks.all_formats =>
+            {
+                ""
             }
-            format => format,
+            (Some(written), _) => written,
+            (None, Format::IntOrString) => "",
+            (None, format) => format.name(),
         }
-    }
-
-    /// The format as the schema spells it.
-    fn format_name(&self) -> &str {
-        let written = self.node.rules().find_map(|rules| rules.format.as_ref());
-        written.map_or_else(|| self.node.format().name(), |(_, name)| name)
     }
 
     /// Checks the type, and returns for how many matches it counts in upstream's choice of the best alternative.
     pub(super) fn check_type(&mut self) -> u64 {
-        if !self.value.is_null() && !self.has_type() && self.format() == Format::None {
+        if !self.value.is_null() && !self.has_type() && self.format().is_empty() {
             return 0;
         }
         let (ty, found, found_format) = match self.value {
@@ -111,16 +112,14 @@ impl Scalar<'_, '_> {
             return 2;
         }
         let sequence = matches!(ty, Type::String | Type::Array);
-        if self.format() != Format::None {
-            if !sequence {
-                let wanted = self.format_name().to_owned();
-                self.wrong_type(&wanted, found_format);
-                return 1;
-            }
-            // Upstream takes lists for strings where there is a format.
-            if !self.allows(Type::Number) && !self.allows(Type::Integer) {
-                return 2;
-            }
+        let format = self.format().to_owned();
+        if !format.is_empty() && !sequence && found_format != format {
+            self.wrong_type(&format, found_format);
+            return 1;
+        }
+        // Upstream takes lists for strings where there is a format.
+        if !format.is_empty() && sequence && !self.allows(Type::Number) && !self.allows(Type::Integer) {
+            return 2;
         }
         self.wrong_type(self.type_names(), found);
         1
@@ -133,12 +132,12 @@ impl Scalar<'_, '_> {
                 for rules in self.node.rules() {
                     self.check_string(text, rules);
                 }
-                let format = self.format();
+                let format = Format::parse(self.format());
                 if !format.is_of_strings() {
                     return 1;
                 }
                 if !format.accepts(text) {
-                    let wanted = self.format_name().to_owned();
+                    let wanted = self.format().to_owned();
                     self.wrong_type(&wanted, text);
                 }
                 2
@@ -208,6 +207,7 @@ impl Scalar<'_, '_> {
     /// Whether a number can be what the node's type says; upstream asks that of bounds too.
     fn check_range(&mut self, what: &str, value: &Value) -> bool {
         let (ty, format) = match self.node.ty() {
+            _ if self.is_int_or_string() => return true,
             Type::Integer => ("integer", self.node.format()),
             Type::Number => ("number", self.node.format()),
             _ => return true,

@@ -18,9 +18,11 @@ pub(super) struct Walker<'a> {
     checks: Checks,
     path: Vec<Segment<'a>>,
     stack: Vec<Frame<'a>>,
+    /// Where the walk begins, as a path.
+    base: &'a str,
     failures: Failures,
-    resources: Vec<(Vec<Segment<'a>>, &'a Value)>,
-    lists: Vec<(Vec<Segment<'a>>, NodeRef<'a>, &'a Value)>,
+    resources: ErrorList,
+    lists: ErrorList,
 }
 
 /// What a frame does next.
@@ -74,46 +76,22 @@ fn combines(rules: &Rules) -> bool {
 }
 
 impl<'a> Walker<'a> {
-    pub(super) fn new(checks: Checks) -> Self {
+    pub(super) fn new(checks: Checks, base: &'a str) -> Self {
         let (path, stack, failures) = (Vec::new(), Vec::new(), Failures::default());
-        Walker { checks, path, stack, failures, resources: Vec::new(), lists: Vec::new() }
+        Walker { checks, path, stack, base, failures, resources: Vec::new(), lists: Vec::new() }
     }
 
-    pub(super) fn run(mut self, node: NodeRef<'a>, value: &'a Value) -> Self {
+    /// All errors: first those of OpenAPI, then those of resources, then those of lists.
+    pub(super) fn run(mut self, node: NodeRef<'a>, value: &'a Value) -> ErrorList {
         if let Visit::Open(frame) = self.visit(node, value, false, false) {
             self.stack.push(frame);
         }
         while let Some(frame) = self.stack.pop() {
             self.advance(frame);
         }
-        self
-    }
-
-    /// The errors below `base`: first those of OpenAPI, then those of resources, then those of lists.
-    pub(super) fn into_errors(self, base: &str) -> ErrorList {
-        if !self.checks.openapi && self.resources.is_empty() {
-            return Vec::new();
-        }
-        let openapi = self.checks.openapi;
-        let mut errors: ErrorList = self.failures.into_errors(base).filter(|_| openapi).collect();
-        let place = |path: &[Segment<'_>], last: Segment<'_>| {
-            let base = (!base.is_empty()).then_some(Segment::Child(base));
-            field::render(base.into_iter().chain(path.iter().copied()).chain([last]))
-        };
-        for (path, value) in &self.resources {
-            if let Value::Object(map) = value {
-                resource::check(map, |field| place(path, Segment::Child(field)), &mut errors);
-            }
-        }
-        for (path, node, value) in &self.lists {
-            let Value::Array(items) = value else { continue };
-            let place = |at| place(path, Segment::Index(at));
-            match node.list_type() {
-                ListType::Set => lists::check_set(items, place, &mut errors),
-                ListType::Map => lists::check_map(items, node.list_map_keys(), place, &mut errors),
-                ListType::Atomic => {}
-            }
-        }
+        let mut errors = if self.checks.openapi { self.failures.into_errors(self.base) } else { Vec::new() };
+        errors.append(&mut self.resources);
+        errors.append(&mut self.lists);
         errors
     }
 
@@ -135,7 +113,7 @@ impl<'a> Walker<'a> {
             return Visit::Done(matches + 2);
         }
         if !nested {
-            self.note(node, value);
+            self.check_whole(node, value);
         }
         let stage = if combination.is_some() { Stage::AnyOf } else { Stage::Content };
         let combination = combination.unwrap_or(&NO_RULES);
@@ -145,17 +123,37 @@ impl<'a> Walker<'a> {
         Visit::Open(Frame { node, value, stage, index: 0, matches, stepped, nested, combination, junction: None })
     }
 
-    /// Remembers resources and lists to be looked at in the end.
-    fn note(&mut self, node: NodeRef<'a>, value: &'a Value) {
-        match value {
-            Value::Array(items) if self.checks.lists && node.list_type() != ListType::Atomic && !items.is_empty() => {
-                self.lists.push((self.path.clone(), node, value));
-            }
-            Value::Object(_) if self.checks.resources && node.is_embedded_resource() => {
-                self.resources.push((self.path.clone(), value));
+    /// Checks what a value is besides its schema: a resource, a set, a map.
+    fn check_whole(&mut self, node: NodeRef<'a>, value: &'a Value) {
+        match (value, node.list_type()) {
+            (Value::Object(_), _) if self.checks.resources && node.is_embedded_resource() => self.check_resource(value),
+            (Value::Array(_), ListType::Atomic) => {}
+            (Value::Array(items), list_type) if self.checks.lists => {
+                let place = |at| self.place(Segment::Index(at));
+                let mut errors = Vec::new();
+                match list_type {
+                    ListType::Map => lists::check_map(items, node.list_map_keys(), place, &mut errors),
+                    _ => lists::check_set(items, place, &mut errors),
+                }
+                self.lists.append(&mut errors);
             }
             _ => {}
         }
+    }
+
+    /// Checks a resource, called one by its node or not.
+    pub(super) fn check_resource(&mut self, value: &Value) {
+        if let Value::Object(map) = value {
+            let mut errors = Vec::new();
+            resource::check(map, |field| self.place(Segment::Child(field)), &mut errors);
+            self.resources.append(&mut errors);
+        }
+    }
+
+    /// The path of what is at `last` of the present value.
+    fn place(&self, last: Segment<'_>) -> String {
+        let base = (!self.base.is_empty()).then_some(Segment::Child(self.base));
+        field::render(base.into_iter().chain(self.path.iter().copied()).chain([last]))
     }
 
     /// Takes a frame on until it is done, or a value inside of it needs a frame of its own.
