@@ -21,8 +21,9 @@ pub fn default_at(value: &mut Value, node: NodeRef<'_>) {
         match value {
             Value::Object(map) => {
                 insert_missing(map, node);
+                let mut from = 0;
                 for (name, value) in map.iter_mut() {
-                    let child = match node.field(name) {
+                    let child = match node.field_from(&mut from, name) {
                         Some(field) => Some(field.node),
                         None => node.additional().inspect(|child| fill_null(value, *child)),
                     };
@@ -53,7 +54,7 @@ fn wait<'v, 's>(waiting: &mut Waiting<'v, 's>, value: &'v mut Value, node: Optio
 }
 
 fn insert_missing(map: &mut Map, node: NodeRef<'_>) {
-    for field in node.fields() {
+    for field in node.defaulted_fields() {
         let Some(default) = field.node.default() else { continue };
         match map.get_mut(field.name) {
             None => {

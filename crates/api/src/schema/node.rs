@@ -1,6 +1,7 @@
 //! The arena: nodes, what they say, and how to look at them.
 
 use std::{
+    cmp::Ordering,
     fmt,
     sync::{Arc, OnceLock},
 };
@@ -227,6 +228,9 @@ pub struct Node {
     pub child: Option<NodeId>,
     /// What few nodes say.
     pub rules: Option<Box<Rules>>,
+    /// The rules restrict values other than by required fields: most nodes' do not, and are passed over. Set when the arena takes the
+    /// node.
+    pub constrained: bool,
 }
 
 /// A known field of an object.
@@ -240,6 +244,8 @@ pub struct NodeField {
     pub number: u16,
     /// It must be there.
     pub required: bool,
+    /// It may have a default. Set when the arena takes the node.
+    pub defaulted: bool,
 }
 
 /// What few nodes say: defaults, keys and bounds.
@@ -300,11 +306,66 @@ pub struct Rules {
     pub validations: Box<[Value]>,
 }
 
+impl Rules {
+    /// Whether there is anything here at all.
+    pub(crate) fn say_something(&self) -> bool {
+        self.constrain()
+            || !self.required.is_empty()
+            || self.default.is_some()
+            || !self.list_map_keys.is_empty()
+            || self.merge_key.is_some()
+            || self.type_name.is_some()
+            || self.other_child.is_some()
+            || !self.validations.is_empty()
+    }
+
+    /// Whether anything here can make a value wrong, other than that a field is missing.
+    fn constrain(&self) -> bool {
+        let bounds = [
+            self.min_length,
+            self.max_length,
+            self.min_items,
+            self.max_items,
+            self.min_properties,
+            self.max_properties,
+        ];
+        let combinations = [&self.all_of, &self.any_of, &self.one_of];
+        !self.enumeration.is_empty()
+            || self.minimum.is_some()
+            || self.maximum.is_some()
+            || self.multiple_of.is_some()
+            || bounds.iter().any(Option::is_some)
+            || self.pattern.is_some()
+            || self.unique_items
+            || combinations.iter().any(|nodes| !nodes.is_empty())
+            || self.not.is_some()
+            || self.format.is_some()
+            || self.no_additional
+    }
+}
+
 /// Nodes that are loaded together: a whole schema of a user's kind, or one type of the built-in ones. The first is its root.
 #[derive(Debug)]
 pub struct Definition {
     /// The nodes.
     pub nodes: Box<[Node]>,
+}
+
+impl Definition {
+    /// Sees to what nodes say about themselves, in the definition with this number.
+    fn settled(mut self, definition: usize) -> Self {
+        let defaulted: Vec<bool> =
+            self.nodes.iter().map(|node| node.rules.as_ref().is_some_and(|rules| rules.default.is_some())).collect();
+        for node in &mut self.nodes {
+            node.constrained = node.rules.as_ref().is_some_and(|rules| rules.constrain());
+            for field in &mut node.fields {
+                // Of a node elsewhere nothing is known yet.
+                let id = field.node;
+                field.defaulted = id.definition() != definition || defaulted.get(id.node()).is_none_or(|&has| has);
+            }
+        }
+        self
+    }
 }
 
 /// Definitions, each loaded when first looked at.
@@ -316,7 +377,7 @@ struct Arena {
 impl Arena {
     fn node(&self, id: NodeId) -> &Node {
         let definition = id.definition();
-        &self.definitions[definition].get_or_init(|| (self.load)(definition)).nodes[id.node()]
+        &self.definitions[definition].get_or_init(|| (self.load)(definition).settled(definition)).nodes[id.node()]
     }
 }
 
@@ -337,7 +398,7 @@ impl Schema {
     /// A schema of one definition, all there from the start. `nodes[0]` is the root.
     #[must_use]
     pub fn from_nodes(nodes: Vec<Node>) -> Self {
-        let definition = OnceLock::from(Definition { nodes: nodes.into() });
+        let definition = OnceLock::from(Definition { nodes: nodes.into() }.settled(0));
         let arena =
             Arena { definitions: Box::new([definition]), load: |_| unreachable!("there is just one definition") };
         Schema { arena: Arc::new(arena), root: NodeId(0) }
@@ -510,12 +571,33 @@ impl<'a> NodeRef<'a> {
         self.shape.rules.as_ref().map_or(&[], |rules| &rules.list_map_keys)
     }
 
+    /// Whether the rules restrict values.
+    pub(crate) fn is_constrained(self) -> bool {
+        self.place.constrained || self.shape.constrained
+    }
+
     /// The known field `name`.
     #[must_use]
     pub fn field(self, name: &str) -> Option<FieldRef<'a>> {
-        let fields = &self.shape.fields;
-        let at = fields.binary_search_by(|field| field.name.as_str().cmp(name)).ok()?;
-        Some(self.field_ref(&fields[at]))
+        self.field_from(&mut 0, name)
+    }
+
+    /// The known field `name`, looked for from a place on that names in their order move along.
+    pub(crate) fn field_from(self, from: &mut usize, name: &str) -> Option<FieldRef<'a>> {
+        self.find_from(from, name).then(|| self.field_ref(&self.shape.fields[*from]))
+    }
+
+    /// Whether there is a known field `name`, looked for in the same way.
+    pub(crate) fn find_from(self, from: &mut usize, name: &str) -> bool {
+        let rest = &self.shape.fields[*from..];
+        let found = rest.binary_search_by(|field| compare(&field.name, name));
+        *from += found.unwrap_or_else(|at| at);
+        found.is_ok()
+    }
+
+    /// The known fields that may have a default.
+    pub(crate) fn defaulted_fields(self) -> impl Iterator<Item = FieldRef<'a>> {
+        self.shape.fields.iter().filter(|field| field.defaulted).map(move |field| self.field_ref(field))
     }
 
     /// The known fields in the order of their names.
@@ -547,6 +629,14 @@ impl<'a> NodeRef<'a> {
     }
 }
 
+/// Compares names; most differ in their first letter.
+fn compare(a: &str, b: &str) -> Ordering {
+    match (a.as_bytes().first(), b.as_bytes().first()) {
+        (Some(a), Some(b)) if a != b => a.cmp(b),
+        _ => a.cmp(b),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -559,7 +649,13 @@ mod tests {
     fn a_place_and_its_shape_both_have_a_say() {
         fn load(definition: usize) -> Definition {
             let at = |definition, node| NodeId::new(definition, node).unwrap();
-            let field = |name, node| NodeField { name: Name::from_static(name), node, number: 1, required: false };
+            let field = |name, node| NodeField {
+                name: Name::from_static(name),
+                node,
+                number: 1,
+                required: false,
+                defaulted: false,
+            };
             let nodes = match definition {
                 0 => vec![
                     Node { ty: Type::Object, fields: [field("spec", at(0, 1))].into(), ..Node::default() },

@@ -96,24 +96,30 @@ impl<'v, 's> Place<'v, 's> {
         let is_resource = is_resource || node.is_some_and(NodeRef::is_embedded_resource);
         match value {
             Value::Object(map) => {
-                let child =
-                    |name: &str| node.and_then(|node| node.field(name).map(|f| f.node).or_else(|| node.additional()));
+                let additional = node.and_then(NodeRef::additional);
                 let is_meta = |name: &str| is_resource && META.contains(&name);
-                let known = |name: &str| keep || is_meta(name) || child(name).is_some();
-                if !map.keys().all(known) {
+                let all = keep || additional.is_some();
+                let is_known = |from: &mut usize, name: &str| {
+                    all || node.is_some_and(|node| node.find_from(from, name)) || is_meta(name)
+                };
+                let mut from = 0;
+                if !map.keys().all(|name| is_known(&mut from, name)) {
+                    from = 0;
                     map.retain(|name, _| {
-                        let known = known(name);
+                        let known = is_known(&mut from, name);
                         if !known && !(trail == NOWHERE && META.contains(&name)) {
                             unknown.report(trail, name);
                         }
                         known
                     });
                 }
+                let mut from = 0;
                 for (name, value) in map.iter_mut() {
-                    if is_meta(name) || !is_container(value) {
+                    if !is_container(value) || is_meta(name) {
                         continue;
                     }
-                    if let Some(child) = child(name) {
+                    let field = node.and_then(|node| node.field_from(&mut from, name)).map(|field| field.node);
+                    if let Some(child) = field.or(additional) {
                         let trail = unknown.step(trail, Step::Field(name));
                         waiting.push(Place { value, node: Some(child), is_resource: false, keep: false, trail });
                     }

@@ -69,7 +69,7 @@ impl<'a> Builder<'_, 'a> {
             ..Node::default()
         };
         self.children(at, &mut node, &mut rules);
-        node.rules = is_said(&rules).then(|| Box::new(rules));
+        node.rules = rules.say_something().then(|| Box::new(rules));
         node
     }
 
@@ -81,7 +81,13 @@ impl<'a> Builder<'_, 'a> {
             match raw.step {
                 Step::Property(name) => {
                     let required = rules.required.iter().any(|required| *required == name);
-                    fields.push(NodeField { name: self.name(name), node: id(child), number: 0, required });
+                    fields.push(NodeField {
+                        name: self.name(name),
+                        node: id(child),
+                        number: 0,
+                        required,
+                        defaulted: false,
+                    });
                 }
                 Step::Items => items = Some(id(child)),
                 Step::Additional => additional = Some(id(child)),
@@ -163,33 +169,4 @@ fn format_of(raw: &Raw<'_>, int_or_string: bool) -> Format {
         _ => false,
     };
     if known { format } else { Format::None }
-}
-
-/// Whether there is anything in the rules at all.
-fn is_said(rules: &Rules) -> bool {
-    let bounds = [
-        rules.min_length,
-        rules.max_length,
-        rules.min_items,
-        rules.max_items,
-        rules.min_properties,
-        rules.max_properties,
-    ];
-    let nodes = [&rules.all_of, &rules.any_of, &rules.one_of];
-    rules.default.is_some()
-        || !rules.required.is_empty()
-        || !rules.list_map_keys.is_empty()
-        || !rules.enumeration.is_empty()
-        || rules.minimum.is_some()
-        || rules.maximum.is_some()
-        || rules.multiple_of.is_some()
-        || bounds.iter().any(Option::is_some)
-        || rules.pattern.is_some()
-        || rules.unique_items
-        || nodes.iter().any(|nodes| !nodes.is_empty())
-        || rules.not.is_some()
-        || rules.format.is_some()
-        || rules.other_child.is_some()
-        || rules.no_additional
-        || !rules.validations.is_empty()
 }

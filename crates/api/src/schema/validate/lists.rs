@@ -49,8 +49,10 @@ impl Key<'_> {
     fn is(self, other: Key<'_>) -> bool {
         match (self, other) {
             (Key::None, Key::None) => true,
-            (Key::One(a), Key::One(b)) if is_scalar(a) && is_scalar(b) => a == b,
-            (Key::One(a), Key::One(b)) => is_scalar(a) == is_scalar(b) && prints_as(a, b),
+            // An integer is not the float of the same text.
+            (Key::One(Value::Int(_)), Key::One(Value::Float(_))) => false,
+            (Key::One(Value::Float(_)), Key::One(Value::Int(_))) => false,
+            (Key::One(a), Key::One(b)) => prints_as(a, b),
             (Key::Many(a, keys), Key::Many(b, _)) => keys.iter().all(|key| match (a.get(key), b.get(key)) {
                 (None, None) => true,
                 (Some(a), Some(b)) => prints_as(a, b),
@@ -75,24 +77,25 @@ impl Key<'_> {
     }
 }
 
-fn is_scalar(value: &Value) -> bool {
-    !matches!(value, Value::Array(_) | Value::Object(_))
-}
-
 /// Whether two values are the same JSON.
 fn prints_as(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::String(a), Value::String(b)) => a == b,
         (Value::Int(a), Value::Int(b)) => a == b,
         (Value::Bool(a), Value::Bool(b)) => a == b,
-        (a, b) => std::mem::discriminant(a) == std::mem::discriminant(b) && a == b || a.to_string() == b.to_string(),
+        (Value::String(_), _) | (_, Value::String(_)) => false,
+        (a, b) => a.to_string() == b.to_string(),
     }
 }
 
 /// The places where a key stands for the second time; further times are not told.
 fn repeated<'a>(length: usize, key: impl Fn(usize) -> Key<'a>) -> Vec<usize> {
     if length <= FEW {
-        let times_before = |at: usize| (0..at).filter(|&before| key(before).is(key(at))).count();
+        let mut keys = [Key::None; FEW];
+        for (at, slot) in keys[..length].iter_mut().enumerate() {
+            *slot = key(at);
+        }
+        let times_before = |at: usize| keys[..at].iter().filter(|before| before.is(keys[at])).count();
         return (1..length).filter(|&at| times_before(at) == 1).collect();
     }
     let mut times: HashMap<String, usize> = HashMap::with_capacity(length);

@@ -10,7 +10,7 @@ use crate::{
     Value,
     field::{self, ErrorList, Segment},
     go, json,
-    schema::{ListType, NodeId, NodeRef, Rules},
+    schema::{Format, ListType, NodeId, NodeRef, Rules, Type},
 };
 
 /// Walks, and collects what is wrong.
@@ -44,6 +44,8 @@ struct Frame<'a> {
     stage: Stage,
     /// How far the stage has come.
     index: usize,
+    /// How far it has come among the known fields.
+    field: usize,
     /// How many checks were right: upstream reports the alternative with most of them.
     matches: u64,
     /// The path has a segment for this value.
@@ -100,6 +102,9 @@ impl<'a> Walker<'a> {
     }
 
     fn visit(&mut self, node: NodeRef<'a>, value: &'a Value, stepped: bool, nested: bool) -> Visit<'a> {
+        if let Some(visit) = self.visit_plain(node, value, stepped, nested) {
+            return visit;
+        }
         let mut scalar = self.scalar(node, value);
         let mut matches = scalar.check_type();
         if value.is_null() {
@@ -120,7 +125,54 @@ impl<'a> Walker<'a> {
         if stage == Stage::Content {
             matches += 2;
         }
-        Visit::Open(Frame { node, value, stage, index: 0, matches, stepped, nested, combination, junction: None })
+        Visit::Open(Frame {
+            node,
+            value,
+            stage,
+            index: 0,
+            field: 0,
+            matches,
+            stepped,
+            nested,
+            combination,
+            junction: None,
+        })
+    }
+
+    /// The short way for most values: of the right type, and nothing else is said of them.
+    fn visit_plain(&mut self, node: NodeRef<'a>, value: &'a Value, stepped: bool, nested: bool) -> Option<Visit<'a>> {
+        if node.is_constrained() {
+            return None;
+        }
+        let stage = match (node.ty(), node.format(), value) {
+            (Type::String, Format::None, Value::String(_)) => return Some(Visit::Done(7)),
+            (Type::Boolean, Format::None, Value::Bool(_)) => return Some(Visit::Done(6)),
+            (Type::Integer, Format::None | Format::Int64, Value::Int(_)) => return Some(Visit::Done(8)),
+            (Type::Integer, Format::Int32, Value::Int(n)) if i32::try_from(*n).is_ok() => {
+                return Some(Visit::Done(8));
+            }
+            (Type::Array, Format::None, Value::Array(_)) => Stage::Items,
+            (Type::Object, Format::None, Value::Object(_)) => Stage::Fields,
+            _ => return None,
+        };
+        if !nested {
+            self.check_whole(node, value);
+        }
+        // The type, the combinations that are not there, and for objects the enumeration that is not there.
+        let matches = if stage == Stage::Items { 4 } else { 5 };
+        let (combination, junction) = (&*NO_RULES, None);
+        Some(Visit::Open(Frame {
+            node,
+            value,
+            stage,
+            index: 0,
+            field: 0,
+            matches,
+            stepped,
+            nested,
+            combination,
+            junction,
+        }))
     }
 
     /// Checks what a value is besides its schema: a resource, a set, a map.
@@ -350,7 +402,7 @@ impl<'a> Walker<'a> {
         if additional.is_some() || frame.node.fields().len() > 0 {
             while let Some((name, value)) = map.entries().get(frame.index) {
                 frame.index += 1;
-                let (node, segment) = match (frame.node.field(name), additional) {
+                let (node, segment) = match (frame.node.field_from(&mut frame.field, name), additional) {
                     (Some(field), _) => (field.node, Segment::Child(name)),
                     (None, Some(additional)) => (additional, Segment::Key(name)),
                     (None, None) => continue,
