@@ -5,6 +5,8 @@ use std::{
     num::{IntErrorKind, ParseIntError},
 };
 
+use crate::Value;
+
 /// A string in double quotes with Go's escapes, as `%q` prints it.
 #[must_use]
 pub fn quote(text: &str) -> String {
@@ -116,6 +118,18 @@ pub fn escape_html(json: &str) -> String {
         }
     }
     out
+}
+
+/// A value as it is shown in messages: scalars as `%v` prints them, strings as `%q` does, anything else as JSON that is
+/// safe in HTML.
+#[must_use]
+pub fn show(value: &Value) -> String {
+    match value {
+        Value::String(text) => quote(text),
+        Value::Float(n) => float(*n),
+        Value::Array(_) | Value::Object(_) => escape_html(&value.to_string()),
+        Value::Null | Value::Bool(_) | Value::Int(_) => value.to_string(),
+    }
 }
 
 #[cfg(test)]

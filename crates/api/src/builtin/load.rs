@@ -133,6 +133,7 @@ impl Nodes {
             number: number(field.number),
             required: field.required,
             node: self.place(&field),
+            defaulted: false,
         });
         let fields = fields.collect();
         self.nodes[0] = Node {

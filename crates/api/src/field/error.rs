@@ -188,23 +188,13 @@ impl Error {
         let mut text = self.ty.to_string();
         if let Some(value) = self.bad_value.as_ref().filter(|_| self.ty.shows_value()) {
             text.push_str(": ");
-            text.push_str(&show(value));
+            text.push_str(&go::show(value));
         }
         if !self.detail.is_empty() {
             text.push_str(": ");
             text.push_str(&self.detail);
         }
         text
-    }
-}
-
-/// How Go shows the value of an error: scalars as `%v` does, strings as `%q` does, anything else as JSON that is safe in HTML.
-fn show(value: &Value) -> String {
-    match value {
-        Value::String(s) => go::quote(s),
-        Value::Float(n) => go::float(*n),
-        Value::Array(_) | Value::Object(_) => go::escape_html(&value.to_string()),
-        Value::Null | Value::Bool(_) | Value::Int(_) => value.to_string(),
     }
 }
 

@@ -5,7 +5,13 @@
 //! through [`NodeRef`].
 
 mod decode;
+pub mod default;
+mod format;
 mod node;
+pub mod pattern;
+pub mod prune;
+pub mod structural;
+pub mod validate;
 
 pub use decode::{DecodeError, Decoded, Mismatch};
 pub use node::{

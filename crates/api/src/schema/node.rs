@@ -1,6 +1,7 @@
 //! The arena: nodes, what they say, and how to look at them.
 
 use std::{
+    cmp::Ordering,
     fmt,
     num::NonZeroU32,
     sync::{Arc, OnceLock},
@@ -70,6 +71,68 @@ pub enum Format {
     RgbColor,
     K8sShortName,
     K8sLongName,
+}
+
+/// The formats and their names; of two names for one format the first is the usual one.
+const FORMATS: [(Format, &str); 35] = [
+    (Format::Int32, "int32"),
+    (Format::Int64, "int64"),
+    (Format::Float, "float"),
+    (Format::Double, "double"),
+    (Format::Byte, "byte"),
+    (Format::Date, "date"),
+    (Format::DateTime, "date-time"),
+    (Format::DateTime, "datetime"),
+    (Format::Quantity, "quantity"),
+    (Format::IntOrString, "int-or-string"),
+    (Format::MicroTime, "micro-time"),
+    (Format::Duration, "duration"),
+    (Format::Password, "password"),
+    (Format::BsonObjectId, "bsonobjectid"),
+    (Format::Uri, "uri"),
+    (Format::Email, "email"),
+    (Format::Hostname, "hostname"),
+    (Format::Ipv4, "ipv4"),
+    (Format::Ipv6, "ipv6"),
+    (Format::Cidr, "cidr"),
+    (Format::Mac, "mac"),
+    (Format::Uuid, "uuid"),
+    (Format::Uuid3, "uuid3"),
+    (Format::Uuid4, "uuid4"),
+    (Format::Uuid5, "uuid5"),
+    (Format::Isbn, "isbn"),
+    (Format::Isbn10, "isbn10"),
+    (Format::Isbn13, "isbn13"),
+    (Format::CreditCard, "creditcard"),
+    (Format::Ssn, "ssn"),
+    (Format::HexColor, "hexcolor"),
+    (Format::RgbColor, "rgbcolor"),
+    (Format::K8sShortName, "k8s-short-name"),
+    (Format::K8sLongName, "k8s-long-name"),
+    (Format::None, ""),
+];
+
+impl Format {
+    /// The format called `name`, dashes aside, as upstream takes names; one that is not known is none.
+    #[must_use]
+    pub fn parse(name: &str) -> Format {
+        let letters = |name: &'static str| name.bytes().filter(|&b| b != b'-');
+        let known = FORMATS.iter().find(|(_, known)| letters(known).eq(name.bytes().filter(|&b| b != b'-')));
+        known.map_or(Format::None, |(format, _)| *format)
+    }
+
+    /// The usual name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        FORMATS.iter().find(|(format, _)| *format == self).map_or("", |(_, name)| name)
+    }
+
+    /// Whether this is a format of strings in custom resources.
+    #[must_use]
+    pub fn is_of_strings(self) -> bool {
+        use Format::{Double, Float, Int32, Int64, IntOrString, MicroTime, None, Quantity};
+        !matches!(self, None | Int32 | Int64 | Float | Double | Quantity | IntOrString | MicroTime)
+    }
 }
 
 /// How the elements of a list belong together.
@@ -199,6 +262,9 @@ pub struct Node {
     pub rules: Option<Box<Rules>>,
     /// What few nodes of built-in types say.
     pub facts: Option<Box<Facts>>,
+    /// The rules restrict values other than by required fields: most nodes' do not, and are passed over. Set when the arena takes the
+    /// node.
+    pub constrained: bool,
 }
 
 /// What few nodes of built-in types say. They have no [`Rules`]: what a built-in type allows is said by code.
@@ -226,6 +292,8 @@ pub struct NodeField {
     pub number: u16,
     /// It must be there.
     pub required: bool,
+    /// It may have a default. Set when the arena takes the node.
+    pub defaulted: bool,
 }
 
 /// What few nodes say: defaults, keys and bounds.
@@ -275,6 +343,53 @@ pub struct Rules {
     pub not: Option<NodeId>,
     /// The name of the type, for messages: `PodSpec`.
     pub type_name: Option<Name>,
+    /// The format as it was written, where the node's own does not say it: another spelling, that of an int-or-string, or one that
+    /// does not count.
+    pub format: Option<Name>,
+    /// The node of a map's values where `child` is that of a list's elements, or the other way round. Few say both.
+    pub other_child: Option<NodeId>,
+    /// Fields that are not known are refused: `additionalProperties: false`.
+    pub no_additional: bool,
+    /// The rules of `x-kubernetes-validations` as they were written.
+    pub validations: Box<[Value]>,
+}
+
+impl Rules {
+    /// Whether there is anything here at all.
+    pub(crate) fn say_something(&self) -> bool {
+        self.constrain()
+            || !self.required.is_empty()
+            || self.default.is_some()
+            || !self.list_map_keys.is_empty()
+            || self.merge_key.is_some()
+            || self.type_name.is_some()
+            || self.other_child.is_some()
+            || !self.validations.is_empty()
+    }
+
+    /// Whether anything here can make a value wrong, other than that a field is missing.
+    fn constrain(&self) -> bool {
+        let bounds = [
+            self.min_length,
+            self.max_length,
+            self.min_items,
+            self.max_items,
+            self.min_properties,
+            self.max_properties,
+        ];
+        let combinations = [&self.all_of, &self.any_of, &self.one_of];
+        !self.enumeration.is_empty()
+            || self.minimum.is_some()
+            || self.maximum.is_some()
+            || self.multiple_of.is_some()
+            || bounds.iter().any(Option::is_some)
+            || self.pattern.is_some()
+            || self.unique_items
+            || combinations.iter().any(|nodes| !nodes.is_empty())
+            || self.not.is_some()
+            || self.format.is_some()
+            || self.no_additional
+    }
 }
 
 /// Nodes that are loaded together: a whole schema of a user's kind, or one type of the built-in ones. The first is its root.
@@ -304,6 +419,27 @@ pub struct GoField {
     pub plain: String,
 }
 
+impl Definition {
+    /// Sees to what nodes say about themselves, in the definition with this number.
+    fn settled(mut self, definition: usize) -> Self {
+        let has_default = |node: &Node| {
+            node.rules.as_ref().is_some_and(|rules| rules.default.is_some())
+                || node.facts.as_ref().is_some_and(|facts| facts.default.is_some())
+                || node.absent == Absent::Zero
+        };
+        let defaulted: Vec<bool> = self.nodes.iter().map(has_default).collect();
+        for node in &mut self.nodes {
+            node.constrained = node.rules.as_ref().is_some_and(|rules| rules.constrain());
+            for field in &mut node.fields {
+                // Of a node elsewhere nothing is known yet.
+                let id = field.node;
+                field.defaulted = id.definition() != definition || defaulted.get(id.node()).is_none_or(|&has| has);
+            }
+        }
+        self
+    }
+}
+
 /// Definitions, each loaded when first looked at.
 struct Arena {
     definitions: Box<[OnceLock<Definition>]>,
@@ -314,7 +450,7 @@ struct Arena {
 impl Arena {
     fn node(&self, id: NodeId) -> &Node {
         let definition = id.definition();
-        &self.definitions[definition].get_or_init(|| (self.load)(definition)).nodes[id.node()]
+        &self.definitions[definition].get_or_init(|| (self.load)(definition).settled(definition)).nodes[id.node()]
     }
 }
 
@@ -335,7 +471,7 @@ impl Schema {
     /// A schema of one definition, all there from the start. `nodes[0]` is the root.
     #[must_use]
     pub fn from_nodes(nodes: Vec<Node>) -> Self {
-        let definition = OnceLock::from(Definition { nodes: nodes.into() });
+        let definition = OnceLock::from(Definition { nodes: nodes.into() }.settled(0));
         let arena = Arena {
             definitions: Box::new([definition]),
             load: |_| unreachable!("there is just one definition"),
@@ -639,6 +775,11 @@ impl<'a> NodeRef<'a> {
         self.place.facts.as_ref().map_or(&[], |facts| &facts.enumeration)
     }
 
+    /// Whether the rules restrict values.
+    pub(crate) fn is_constrained(self) -> bool {
+        self.place.constrained || self.shape.constrained
+    }
+
     /// The known field `name`.
     #[must_use]
     pub fn field(self, name: &str) -> Option<FieldRef<'a>> {
@@ -656,15 +797,38 @@ impl<'a> NodeRef<'a> {
         self.field_ref(&self.shape.fields[position])
     }
 
+    /// The known field `name`, looked for from a place on that names in their order move along.
+    pub(crate) fn field_from(self, from: &mut usize, name: &str) -> Option<FieldRef<'a>> {
+        self.find_from(from, name).then(|| self.field_ref(&self.shape.fields[*from]))
+    }
+
+    /// Whether there is a known field `name`, looked for in the same way.
+    pub(crate) fn find_from(self, from: &mut usize, name: &str) -> bool {
+        let rest = &self.shape.fields[*from..];
+        let found = rest.binary_search_by(|field| compare(&field.name, name));
+        *from += found.unwrap_or_else(|at| at);
+        found.is_ok()
+    }
+
+    /// The known fields that may have a default.
+    pub(crate) fn defaulted_fields(self) -> impl Iterator<Item = FieldRef<'a>> {
+        self.shape.fields.iter().filter(|field| field.defaulted).map(move |field| self.field_ref(field))
+    }
+
     /// The known fields in the order of their names.
     pub fn fields(self) -> impl ExactSizeIterator<Item = FieldRef<'a>> {
         self.shape.fields.iter().map(move |field| self.field_ref(field))
     }
 
+    fn other_child(self) -> Option<NodeId> {
+        self.shape.rules.as_ref()?.other_child
+    }
+
     /// The node of a list's elements.
     #[must_use]
     pub fn items(self) -> Option<NodeRef<'a>> {
-        self.shape.child.filter(|_| self.shape.ty == Type::Array).map(|id| self.at(id))
+        let id = if self.shape.ty == Type::Object { self.other_child() } else { self.shape.child };
+        id.map(|id| self.at(id))
     }
 
     /// The node of the object that a value of any type, or a boolean, may be instead. Only built-in types have such.
@@ -677,12 +841,21 @@ impl<'a> NodeRef<'a> {
     /// The node of a map's values.
     #[must_use]
     pub fn additional(self) -> Option<NodeRef<'a>> {
-        self.shape.child.filter(|_| self.shape.ty == Type::Object).map(|id| self.at(id))
+        let id = if self.shape.ty == Type::Object { self.shape.child } else { self.other_child() };
+        id.map(|id| self.at(id))
     }
 
     /// The nodes of a combination (`all_of` …) of this node's rules.
     pub fn combination(self, ids: &'a [NodeId]) -> impl ExactSizeIterator<Item = NodeRef<'a>> {
         ids.iter().map(move |&id| self.at(id))
+    }
+}
+
+/// Compares names; most differ in their first letter.
+fn compare(a: &str, b: &str) -> Ordering {
+    match (a.as_bytes().first(), b.as_bytes().first()) {
+        (Some(a), Some(b)) if a != b => a.cmp(b),
+        _ => a.cmp(b),
     }
 }
 
@@ -698,7 +871,13 @@ mod tests {
     fn a_place_and_its_shape_both_have_a_say() {
         fn load(definition: usize) -> Definition {
             let at = |definition, node| NodeId::new(definition, node).unwrap();
-            let field = |name, node| NodeField { name: Name::from_static(name), node, number: 1, required: false };
+            let field = |name, node| NodeField {
+                name: Name::from_static(name),
+                node,
+                number: 1,
+                required: false,
+                defaulted: false,
+            };
             let nodes = match definition {
                 0 => vec![
                     Node { ty: Type::Object, fields: [field("spec", at(0, 1))].into(), ..Node::default() },
