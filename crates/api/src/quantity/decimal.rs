@@ -251,19 +251,15 @@ impl Decimal {
         quotient.low_bits().wrapping_add(i64::from(lost && !self.negative))
     }
 
-    /// Appends the digits without the exponent.
-    pub(super) fn write_mantissa(&self, out: &mut String) {
-        if self.negative {
-            out.push('-');
-        }
-        let printed = match self.limbs.last() {
-            None => write!(out, "0"),
-            Some(top) => write!(out, "{top}"),
-        };
-        printed.expect("memory takes all");
+    /// The digits without the exponent.
+    pub(super) fn mantissa_text(&self) -> String {
+        let mut out = if self.negative { "-".to_owned() } else { String::new() };
+        let top = self.limbs.last().unwrap_or(&0);
+        write!(out, "{top}").expect("memory takes all");
         for limb in self.limbs.iter().rev().skip(1) {
             write!(out, "{limb:09}").expect("memory takes all");
         }
+        out
     }
 
     pub(super) fn compare(&self, other: &Decimal) -> Ordering {

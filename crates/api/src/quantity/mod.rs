@@ -150,9 +150,9 @@ impl Quantity {
     #[must_use]
     pub fn as_f64(&self) -> f64 {
         let decimal = self.amount.to_decimal();
-        let mut text = String::new();
-        decimal.write_mantissa(&mut text);
-        format!("{text}e{}", decimal.exponent).parse().expect("digits and an exponent are a number")
+        format!("{}e{}", decimal.mantissa_text(), decimal.exponent)
+            .parse()
+            .expect("digits and an exponent are a number")
     }
 
     /// The amount, rounded up to an integer.
@@ -271,28 +271,30 @@ impl Quantity {
     }
 
     /// The canonical text, put together anew.
-    fn canonical(&self) -> String {
+    fn write_canonical(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_zero() {
-            return "0".to_owned();
+            return f.write_str("0");
         }
-        let mut out = String::new();
+        if let Amount::Int { value, scale } = self.amount
+            && let Some((mantissa, exponent, format)) = canonical_int(value, scale, self.format)
+        {
+            write!(f, "{mantissa}")?;
+            return suffix::write(format, exponent, f);
+        }
         if self.format == Format::BinarySI
             && let Some((mantissa, exponent)) = self.base_1024()
         {
-            mantissa.write_mantissa(&mut out);
-            suffix::write(Format::BinarySI, exponent * 10, &mut out);
-            return out;
+            f.write_str(&mantissa.mantissa_text())?;
+            return suffix::write(Format::BinarySI, exponent * 10, f);
         }
-        let format = if self.format == Format::BinarySI { Format::DecimalSI } else { self.format };
         let mut decimal = self.amount.to_decimal();
         decimal.exponent += decimal.remove_factors(10);
         while decimal.exponent % 3 != 0 {
             decimal.times(10);
             decimal.exponent -= 1;
         }
-        decimal.write_mantissa(&mut out);
-        suffix::write(format, decimal.exponent, &mut out);
-        out
+        f.write_str(&decimal.mantissa_text())?;
+        suffix::write(self.format.or_decimal(), decimal.exponent, f)
     }
 
     /// Mantissa and exponent to the base 1024; nothing for small amounts and fractions, which are written decimally.
@@ -304,6 +306,29 @@ impl Quantity {
         let exponent = decimal.remove_factors(1024);
         Some((decimal, exponent))
     }
+}
+
+/// Mantissa, exponent and format of the canonical text of an integer, if all of the way there fits 64 bits.
+fn canonical_int(value: i64, scale: i32, format: Format) -> Option<(i64, i64, Format)> {
+    if format == Format::BinarySI {
+        let whole = match scale {
+            0.. => Some(scale_up(value, scale.into())?),
+            _ => Some(scale_down(value, -i64::from(scale))).filter(|(_, exact)| *exact).map(|(whole, _)| whole),
+        };
+        if let Some(mut whole) = whole.filter(|whole| whole.unsigned_abs() >= 1024) {
+            let mut exponent = 0;
+            while whole % 1024 == 0 {
+                (whole, exponent) = (whole / 1024, exponent + 10);
+            }
+            return Some((whole, exponent, format));
+        }
+    }
+    let (mut value, mut exponent) = (value, i64::from(scale));
+    while value % 10 == 0 {
+        (value, exponent) = (value / 10, exponent + 1);
+    }
+    let by = exponent.rem_euclid(3);
+    Some((scale_up(value, by)?, exponent - by, format.or_decimal()))
 }
 
 /// The sum of two scaled integers, if it fits.
@@ -330,7 +355,7 @@ impl FromStr for Quantity {
 
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.text.is_empty() { f.write_str(&self.canonical()) } else { f.write_str(&self.text) }
+        if self.text.is_empty() { self.write_canonical(f) } else { f.write_str(&self.text) }
     }
 }
 

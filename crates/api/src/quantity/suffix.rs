@@ -1,5 +1,7 @@
 //! The suffixes of quantities: `m`, `k`, `Gi`, `e6`.
 
+use std::fmt;
+
 /// How a quantity is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Format {
@@ -10,6 +12,13 @@ pub enum Format {
     /// With a suffix that stands for a power of ten: `12M`.
     #[default]
     DecimalSI,
+}
+
+impl Format {
+    /// What small amounts and fractions are written in that have no binary suffix.
+    pub(super) fn or_decimal(self) -> Format {
+        if self == Format::BinarySI { Format::DecimalSI } else { self }
+    }
 }
 
 const DECIMAL: [(&str, i64); 10] =
@@ -32,15 +41,15 @@ pub(super) fn interpret(suffix: &str) -> Option<(Format, i32)> {
     Some((Format::DecimalExponent, exponent as i32))
 }
 
-/// Appends the suffix for `10^exponent`, or for `2^exponent` in the binary format.
+/// Writes the suffix for `10^exponent`, or for `2^exponent` in the binary format.
 ///
 /// What has no suffix gets none: upstream prints `1000E` as `1`.
-pub(super) fn write(format: Format, exponent: i64, out: &mut String) {
-    let find = |table: &[(&'static str, i64)]| table.iter().find(|(_, e)| *e == exponent).map_or("", |(name, _)| *name);
-    match format {
-        Format::DecimalSI => out.push_str(find(&DECIMAL)),
-        Format::BinarySI => out.push_str(find(&BINARY)),
-        Format::DecimalExponent if exponent == 0 => {}
-        Format::DecimalExponent => out.push_str(&format!("e{exponent}")),
-    }
+pub(super) fn write(format: Format, exponent: i64, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let table = match format {
+        Format::DecimalSI => &DECIMAL[..],
+        Format::BinarySI => &BINARY[..],
+        Format::DecimalExponent if exponent == 0 => return Ok(()),
+        Format::DecimalExponent => return write!(out, "e{exponent}"),
+    };
+    out.write_str(table.iter().find(|(_, e)| *e == exponent).map_or("", |(name, _)| *name))
 }

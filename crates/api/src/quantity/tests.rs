@@ -110,9 +110,7 @@ fn quantity() -> impl Strategy<Value = (Quantity, i128)> {
 fn nanos(quantity: &Quantity) -> i128 {
     let mut decimal = quantity.amount.to_decimal();
     assert!(decimal.round_up(NANO.into()));
-    let mut text = String::new();
-    decimal.write_mantissa(&mut text);
-    text.parse().unwrap()
+    decimal.mantissa_text().parse().unwrap()
 }
 
 proptest! {

@@ -37,9 +37,15 @@ impl<L: Labels + ?Sized> Labels for &L {
     }
 }
 
+/// How many labels are gone through one by one. Comparing the lengths first, that beats a binary search for as many as objects have.
+const FEW: usize = 16;
+
 impl Labels for Map {
     fn get(&self, key: &str) -> Option<&str> {
-        Map::get(self, key).and_then(Value::as_str)
+        if self.len() > FEW {
+            return Map::get(self, key).and_then(Value::as_str);
+        }
+        self.entries().iter().find(|(k, _)| k.as_str() == key).and_then(|(_, value)| value.as_str())
     }
 }
 

@@ -54,7 +54,7 @@ impl Operator {
 /// A key, an operator and values.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Requirement {
-    key: Str,
+    key: Box<str>,
     operator: Operator,
     values: Box<[Str]>,
     /// The value to compare with, of the operators that compare numbers.
