@@ -44,20 +44,24 @@ fn codecs(c: &mut Criterion) {
     group.finish();
 }
 
-/// Prints how much longer than the yardstick each way takes; the runs alternate, so that a busy machine slows both.
+/// Prints how much longer than the yardstick each way takes. The runs are short and alternate and the best of each counts, so that
+/// a busy machine does not matter much.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 fn ratios(_: &mut Criterion) {
-    let run = |way: &mut dyn FnMut()| {
+    let run = |way: &mut dyn FnMut(), best: &mut f64| {
         let start = Instant::now();
-        (0..200).for_each(|_| way());
-        start.elapsed().as_secs_f64()
+        (0..10).for_each(|_| way());
+        *best = best.min(start.elapsed().as_secs_f64());
     };
     let mut ways = ways().into_iter();
     let (yardstick, mut yard) = ways.next().expect("there is a yardstick");
     for (name, mut way) in ways {
-        let mut found: Vec<f64> = (0..51).map(|_| run(&mut way) / run(&mut yard)).collect();
-        found.sort_by(f64::total_cmp);
-        println!("{name}: {:.2} x {yardstick}", found[found.len() / 2]);
+        let (mut mine, mut theirs) = (f64::MAX, f64::MAX);
+        for _ in 0..1000 {
+            run(&mut way, &mut mine);
+            run(&mut yard, &mut theirs);
+        }
+        println!("{name}: {:.2} x {yardstick}", mine / theirs);
     }
 }
 
