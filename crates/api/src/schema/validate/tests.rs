@@ -113,7 +113,7 @@ fn schemas() -> impl Strategy<Value = Value> {
         map
     });
     let inner = leaf.prop_recursive(3, 16, 3, move |inner| {
-        let properties = prop::collection::vec(("[a-d]", inner.clone(), prop::option::of(values())), 1..4);
+        let properties = prop::collection::vec(("[a-d]", inner.clone(), prop::option::weighted(0.1, values())), 1..4);
         let object = (properties, keywords.clone()).prop_map(|(properties, mut map)| {
             let field = |(name, mut schema, default): (String, Map, Option<Value>)| {
                 default.into_iter().for_each(|default| drop(schema.insert("default", default)));
@@ -137,7 +137,8 @@ fn schemas() -> impl Strategy<Value = Value> {
 proptest! {
     #[test]
     fn pruning_and_defaulting_are_done_at_once(schema in schemas(), value in values()) {
-        let Ok(schema) = compile(&schema, "s") else { return Ok(()) };
+        // Defaults at random are mostly wrong.
+        let Ok(schema) = compile(&schema, "s") else { return Err(TestCaseError::reject("not structural")) };
         let mut value = value;
         prune(&mut value, &schema);
         prop_assert_eq!(prune(&mut value, &schema), [""; 0]);
