@@ -110,6 +110,3 @@ pub fn drop_nulls(object: &mut Value, schema: &Schema) {
 fn container(value: &Value) -> Option<()> {
     matches!(value, Value::Array(_) | Value::Object(_)).then_some(())
 }
-
-#[cfg(test)]
-mod tests;

@@ -4,6 +4,8 @@
 //! are loaded piece by piece, when first looked at. Strict decoding, pruning, defaulting, validation and patching all walk it
 //! through [`NodeRef`].
 
+#[cfg(test)]
+mod cases;
 mod decode;
 pub mod default;
 mod format;

@@ -73,68 +73,6 @@ pub enum Format {
     K8sLongName,
 }
 
-/// The formats and their names; of two names for one format the first is the usual one.
-const FORMATS: [(Format, &str); 35] = [
-    (Format::Int32, "int32"),
-    (Format::Int64, "int64"),
-    (Format::Float, "float"),
-    (Format::Double, "double"),
-    (Format::Byte, "byte"),
-    (Format::Date, "date"),
-    (Format::DateTime, "date-time"),
-    (Format::DateTime, "datetime"),
-    (Format::Quantity, "quantity"),
-    (Format::IntOrString, "int-or-string"),
-    (Format::MicroTime, "micro-time"),
-    (Format::Duration, "duration"),
-    (Format::Password, "password"),
-    (Format::BsonObjectId, "bsonobjectid"),
-    (Format::Uri, "uri"),
-    (Format::Email, "email"),
-    (Format::Hostname, "hostname"),
-    (Format::Ipv4, "ipv4"),
-    (Format::Ipv6, "ipv6"),
-    (Format::Cidr, "cidr"),
-    (Format::Mac, "mac"),
-    (Format::Uuid, "uuid"),
-    (Format::Uuid3, "uuid3"),
-    (Format::Uuid4, "uuid4"),
-    (Format::Uuid5, "uuid5"),
-    (Format::Isbn, "isbn"),
-    (Format::Isbn10, "isbn10"),
-    (Format::Isbn13, "isbn13"),
-    (Format::CreditCard, "creditcard"),
-    (Format::Ssn, "ssn"),
-    (Format::HexColor, "hexcolor"),
-    (Format::RgbColor, "rgbcolor"),
-    (Format::K8sShortName, "k8s-short-name"),
-    (Format::K8sLongName, "k8s-long-name"),
-    (Format::None, ""),
-];
-
-impl Format {
-    /// The format called `name`, dashes aside, as upstream takes names; one that is not known is none.
-    #[must_use]
-    pub fn parse(name: &str) -> Format {
-        let letters = |name: &'static str| name.bytes().filter(|&b| b != b'-');
-        let known = FORMATS.iter().find(|(_, known)| letters(known).eq(name.bytes().filter(|&b| b != b'-')));
-        known.map_or(Format::None, |(format, _)| *format)
-    }
-
-    /// The usual name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        FORMATS.iter().find(|(format, _)| *format == self).map_or("", |(_, name)| name)
-    }
-
-    /// Whether this is a format of strings in custom resources.
-    #[must_use]
-    pub fn is_of_strings(self) -> bool {
-        use Format::{Double, Float, Int32, Int64, IntOrString, MicroTime, None, Quantity};
-        !matches!(self, None | Int32 | Int64 | Float | Double | Quantity | IntOrString | MicroTime)
-    }
-}
-
 /// How the elements of a list belong together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ListType {

@@ -107,7 +107,8 @@ impl<'v, 's> Place<'v, 's> {
                     from = 0;
                     map.retain(|name, _| {
                         let known = is_known(&mut from, name);
-                        if !known && !(trail == NOWHERE && META.contains(&name)) {
+                        let quiet = trail == NOWHERE && META.contains(&name);
+                        if !known && !quiet {
                             unknown.report(trail, name);
                         }
                         known

@@ -72,7 +72,7 @@ pub(super) fn is_mac(text: &[u8]) -> bool {
             b.is_ascii_hexdigit()
         }
     });
-    let whole = separator.is_none() || (text.len() + 1) % (every + 1) == 0;
+    let whole = separator.is_none() || (text.len() + 1).is_multiple_of(every + 1);
     right && whole && matches!(digits, 12 | 16 | 40)
 }
 

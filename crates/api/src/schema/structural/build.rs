@@ -1,18 +1,19 @@
 //! From subschemas to nodes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use regex::Regex;
-
-use super::raw::{Raw, Step, Tree};
+use super::{
+    Patterns,
+    raw::{Raw, Step, Tree},
+};
 use crate::{
     Name, Value,
-    schema::{Format, ListType, MapType, Node, NodeField, NodeId, Rules, Schema, Type, pattern},
+    schema::{Format, ListType, MapType, Node, NodeField, NodeId, Rules, Schema, Type},
 };
 
 /// Makes the arena. Each subschema becomes the node of the same number; one more stands for values of maps that may be anything.
-pub(super) fn build(tree: &Tree<'_>) -> Schema {
-    let mut builder = Builder { tree, names: HashMap::new(), patterns: HashMap::new() };
+pub(super) fn build<'a>(tree: &Tree<'a>, patterns: &Patterns<'a>) -> Schema {
+    let mut builder = Builder { tree, names: HashMap::new(), patterns };
     let mut nodes: Vec<Node> = (0..tree.raws.len()).map(|at| builder.node(at)).collect();
     // A value that nothing is said of: its fields are pruned, its nulls stay.
     nodes.push(Node { nullable: true, ..Node::default() });
@@ -29,7 +30,7 @@ pub(super) fn build(tree: &Tree<'_>) -> Schema {
 struct Builder<'t, 'a> {
     tree: &'t Tree<'a>,
     names: HashMap<&'a str, Name>,
-    patterns: HashMap<&'a str, Option<Regex>>,
+    patterns: &'t Patterns<'a>,
 }
 
 fn id(at: usize) -> NodeId {
@@ -75,12 +76,13 @@ impl<'a> Builder<'_, 'a> {
 
     fn children(&mut self, at: usize, node: &mut Node, rules: &mut Rules) {
         let tree = self.tree;
+        let required: HashSet<&str> = tree.raws[at].texts("required").collect();
         let (mut fields, mut items, mut additional) = (Vec::new(), None, None);
         let (mut all_of, mut any_of, mut one_of) = (Vec::new(), Vec::new(), Vec::new());
         for (child, raw) in tree.children(at) {
             match raw.step {
                 Step::Property(name) => {
-                    let required = rules.required.iter().any(|required| *required == name);
+                    let required = required.contains(name);
                     fields.push(NodeField {
                         name: self.name(name),
                         node: id(child),
@@ -127,7 +129,7 @@ impl<'a> Builder<'_, 'a> {
             multiple_of: raw.number("multipleOf"),
             min_length: raw.count("minLength"),
             max_length: raw.count("maxLength"),
-            pattern: self.patterns.entry(pattern).or_insert_with(|| regex(pattern)).clone(),
+            pattern: self.patterns.get(pattern).and_then(|compiled| compiled.as_ref().ok()).cloned(),
             pattern_text: (!pattern.is_empty()).then(|| self.name(pattern)),
             min_items: raw.count("minItems"),
             max_items: raw.count("maxItems"),
@@ -139,11 +141,6 @@ impl<'a> Builder<'_, 'a> {
             ..Rules::default()
         }
     }
-}
-
-fn regex(pattern: &str) -> Option<Regex> {
-    // Wrong ones have been refused before.
-    if pattern.is_empty() { None } else { pattern::compile(pattern).ok() }
 }
 
 fn type_of(raw: &Raw<'_>) -> Type {

@@ -1,6 +1,7 @@
 //! What a definition's schema may say, structural or not: which keywords, where, and in which company.
 
 use super::{
+    MAX_ERRORS,
     raw::{Raw, Step, Tree},
     shape::required_or_invalid,
 };
@@ -27,6 +28,9 @@ pub(super) fn check(tree: &Tree<'_>) -> ErrorList {
     let mut errors = Vec::new();
     let mut open: Vec<(usize, Context)> = Vec::new();
     for at in 0..=tree.raws.len() {
+        if errors.len() >= MAX_ERRORS {
+            break;
+        }
         while let Some(&(inner, _)) = open.last()
             && tree.raws[inner].end <= at
         {

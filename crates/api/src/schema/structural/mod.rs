@@ -9,6 +9,10 @@ mod keywords;
 mod raw;
 mod shape;
 
+use std::collections::HashMap;
+
+use regex::Regex;
+
 use super::{NodeId, Schema};
 use crate::{
     Value,
@@ -18,6 +22,9 @@ use raw::Tree;
 
 /// How many errors a schema is answered with at most. Paths can be long, and there can be many of them.
 const MAX_ERRORS: usize = 1000;
+
+/// Patterns that have been compiled, each once, or what is wrong with them.
+type Patterns<'a> = HashMap<&'a str, Result<Regex, String>>;
 
 /// Compiles the schema at `path`, which is `spec.validation.openAPIV3Schema` when a definition has one schema for all versions.
 ///
@@ -46,9 +53,10 @@ pub fn compile(schema: &Value, path: &str) -> Result<Schema, ErrorList> {
     let unsupported = shape::unsupported(&tree);
     let mut compiled = None;
     if unsupported.is_none() {
-        let wrong = shape::check(&tree);
+        let mut patterns = Patterns::new();
+        let wrong = shape::check(&tree, &mut patterns);
         if wrong.is_empty() {
-            let schema = build::build(&tree);
+            let schema = build::build(&tree, &patterns);
             errors.extend(defaults::check(&tree, &schema));
             compiled = Some(schema);
         }

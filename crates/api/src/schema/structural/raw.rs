@@ -213,12 +213,14 @@ fn add_children<'a>(raw: &Raw<'a>, parent: usize, out: &mut Vec<Raw<'a>>) {
     if let Some(not) = raw.get("not") {
         add(Step::Not, Part::Nested, not);
     }
-    let junctors: [(&str, fn(usize) -> Step<'a>); 3] =
-        [("allOf", Step::AllOf), ("oneOf", Step::OneOf), ("anyOf", Step::AnyOf)];
-    for (keyword, step) in junctors {
-        for (at, schema) in raw.list(keyword).iter().enumerate() {
-            add(step(at), Part::Nested, schema);
-        }
+    for (at, schema) in raw.list("allOf").iter().enumerate() {
+        add(Step::AllOf(at), Part::Nested, schema);
+    }
+    for (at, schema) in raw.list("oneOf").iter().enumerate() {
+        add(Step::OneOf(at), Part::Nested, schema);
+    }
+    for (at, schema) in raw.list("anyOf").iter().enumerate() {
+        add(Step::AnyOf(at), Part::Nested, schema);
     }
     for (name, definition) in raw.entries("definitions") {
         add(Step::Definition(name), Part::Loose, definition);

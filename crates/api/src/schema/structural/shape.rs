@@ -1,6 +1,11 @@
 //! What makes a schema structural, and what upstream says when it is not.
 
-use super::raw::{Part, Raw, Step, Tree, append};
+use std::collections::HashMap;
+
+use super::{
+    MAX_ERRORS, Patterns,
+    raw::{Part, Raw, Step, Tree, append},
+};
 use crate::{
     Value,
     field::{Error, ErrorList},
@@ -40,9 +45,12 @@ pub(super) fn unsupported(tree: &Tree<'_>) -> Option<String> {
 }
 
 /// All that keeps the schema from being structural, sorted.
-pub(super) fn check(tree: &Tree<'_>) -> ErrorList {
+pub(super) fn check<'a>(tree: &Tree<'a>, patterns: &mut Patterns<'a>) -> ErrorList {
     let mut errors = Vec::new();
     for (at, raw) in tree.raws.iter().enumerate() {
+        if errors.len() >= MAX_ERRORS {
+            break;
+        }
         match raw.part {
             Part::Structure => check_structure(tree, at, &mut errors),
             Part::Nested => check_nested(tree, at, &mut errors),
@@ -50,7 +58,7 @@ pub(super) fn check(tree: &Tree<'_>) -> ErrorList {
         }
         let text = raw.text("pattern");
         if !text.is_empty()
-            && let Err(error) = pattern::compile(text)
+            && let Err(error) = patterns.entry(text).or_insert_with(|| pattern::compile(text))
         {
             let detail = format!("must be a valid regular expression, but isn't: {error}");
             errors.push(Error::invalid(tree.child(at, "pattern"), text, detail));
@@ -193,7 +201,13 @@ fn check_nested(tree: &Tree<'_>, at: usize, errors: &mut ErrorList) {
 }
 
 /// What the junctors of the root restrict must be there in the structure. Upstream looks no further than the root's junctors.
-fn check_completeness(tree: &Tree<'_>, errors: &mut ErrorList) {
+fn check_completeness<'a>(tree: &Tree<'a>, errors: &mut ErrorList) {
+    let child = |(at, raw): (usize, &Raw<'a>)| match raw.step {
+        Step::Property(name) if raw.is_structure() => Some(((raw.parent, Some(name)), at)),
+        Step::Items if raw.is_structure() => Some(((raw.parent, None), at)),
+        _ => None,
+    };
+    let children: HashMap<_, _> = tree.raws.iter().enumerate().filter_map(child).collect();
     // The place in the structure that each subschema below a junctor of the root speaks of.
     let mut places: Vec<Option<usize>> = vec![None; tree.raws.len()];
     places[0] = Some(0);
@@ -205,9 +219,10 @@ fn check_completeness(tree: &Tree<'_>, errors: &mut ErrorList) {
         match raw.step {
             Step::Not | Step::AllOf(_) | Step::OneOf(_) | Step::AnyOf(_) => places[at] = Some(place),
             Step::Property(_) | Step::Items => {
-                let found = tree.children(place).find(|(_, child)| child.step == raw.step);
-                places[at] = found.map(|(child, _)| child);
-                if found.is_none() {
+                let name = if let Step::Property(name) = raw.step { Some(name) } else { None };
+                let found = children.get(&(place, name)).copied();
+                places[at] = found;
+                if found.is_none() && errors.len() < MAX_ERRORS {
                     let mut path = tree.path(place);
                     append(&mut path, raw.step);
                     errors.push(Error::required(path, format!("because it is defined in {}", tree.path(at))));
