@@ -6,8 +6,7 @@ use std::{
 };
 
 use capstan_api::{
-    Value,
-    builtin,
+    Value, builtin,
     codec::{self, Format},
     json,
     names::GroupVersionKind,

@@ -16,7 +16,7 @@ pub use error::{Error, Wrong};
 pub use number::Number;
 pub use reader::{MAX_DEPTH, Reader, Token};
 pub(crate) use string::lossy;
-pub use write::{to_pretty_string, to_string, write, write_str};
+pub use write::{to_pretty_string, to_string, write, write_map, write_str};
 
 use crate::{Str, Value, value::Builder};
 

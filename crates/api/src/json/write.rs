@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use crate::{Value, value::Event};
+use crate::{Map, Value, value::Event};
 
 /// Compact JSON.
 #[must_use]
@@ -23,6 +23,20 @@ pub fn to_pretty_string(value: &Value) -> String {
 /// Appends compact JSON.
 pub fn write(value: &Value, out: &mut Vec<u8>) {
     print(value, out, None);
+}
+
+/// Appends the compact JSON of a map.
+pub fn write_map(map: &Map, out: &mut Vec<u8>) {
+    out.push(b'{');
+    for (at, (key, value)) in map.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        write_str(key, out);
+        out.push(b':');
+        write(value, out);
+    }
+    out.push(b'}');
 }
 
 /// Appends `value`; `indent` is how far the present line is indented, nothing for compact.

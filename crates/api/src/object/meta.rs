@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{OwnerReference, bridge, nullable};
+use super::{OwnerReference, nullable};
 use crate::{GroupVersionKind, Time, Value};
 
 /// What an object says about its own type.
@@ -164,14 +164,13 @@ pub struct FieldsV1(pub Value);
 
 impl Serialize for FieldsV1 {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        bridge::from_value::<serde_json::Value>(&self.0).map_err(serde::ser::Error::custom)?.serialize(serializer)
+        self.0.serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for FieldsV1 {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = serde_json::Value::deserialize(deserializer)?;
-        bridge::to_value(&value).map(FieldsV1).map_err(serde::de::Error::custom)
+        Value::deserialize(deserializer).map(FieldsV1)
     }
 }
 

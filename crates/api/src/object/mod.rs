@@ -2,7 +2,6 @@
 //!
 //! Fields that Go leaves out when they are empty are left out here, and `null` reads as empty, as in Go.
 
-pub(crate) mod bridge;
 #[cfg(feature = "k8s-openapi")]
 mod builtin;
 mod meta;

@@ -175,7 +175,7 @@ pub enum DecodeError {
     /// No type stands for the kind.
     NotRegistered(NotRegistered),
     /// The data is not what the type expects; what serde says.
-    Shape(serde_json::Error),
+    Shape(crate::value::SerdeError),
     /// What was read could not be converted to what was asked for.
     Convert(ConvertError),
 }

@@ -122,7 +122,9 @@ pub use field_label::{FieldLabelError, default_field_label_conversion};
 pub use round_trip::RoundTripError;
 
 use crate::{
-    GroupKind, GroupVersion, GroupVersionKind, Name, Resource, Value, names::INTERNAL_VERSION, object::bridge,
+    GroupKind, GroupVersion, GroupVersionKind, Name, Resource, Value,
+    names::INTERNAL_VERSION,
+    value::{self, SerdeError},
 };
 
 /// What can be registered: a type that is read and written, copied and shared.
@@ -164,15 +166,15 @@ struct TypeInfo {
 
 #[derive(Clone, Copy)]
 struct Codec {
-    read: fn(&Value) -> Result<AnyObject, serde_json::Error>,
-    write: fn(&dyn Any) -> Result<Value, serde_json::Error>,
+    read: fn(&Value) -> Result<AnyObject, SerdeError>,
+    write: fn(&dyn Any) -> Result<Value, SerdeError>,
 }
 
 impl Codec {
     fn of<T: KnownType>() -> Self {
         Codec {
-            read: |value| Ok(Box::new(bridge::from_value::<T>(value)?)),
-            write: |object| object.downcast_ref::<T>().map_or(Ok(Value::Null), bridge::to_value),
+            read: |value| Ok(Box::new(value::from_value::<T>(value.clone())?)),
+            write: |object| object.downcast_ref::<T>().map_or(Ok(Value::Null), value::to_value),
         }
     }
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::SerializeStru
 pub use reason::StatusReason;
 pub use response::GenericResponse;
 
-use crate::Name;
+use crate::{Name, object::ListMeta};
 
 /// What [`Status::status`] is of a request that went well.
 pub const SUCCESS: Name = Name::from_static("Success");
@@ -40,7 +40,7 @@ pub mod cause {
 pub struct Status {
     /// The metadata of a list: a status that ends a paged list may carry where to go on.
     #[serde(deserialize_with = "empty_is_none")]
-    pub metadata: Option<Box<StatusMeta>>,
+    pub metadata: Option<Box<ListMeta>>,
     /// [`SUCCESS`] or [`FAILURE`].
     #[serde(deserialize_with = "nullable")]
     pub status: Name,
@@ -55,21 +55,6 @@ pub struct Status {
     /// The HTTP code, 0 if it is not said.
     #[serde(deserialize_with = "nullable")]
     pub code: i32,
-}
-
-/// What a status says about lists.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct StatusMeta {
-    /// The version of the list that was answered.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
-    pub resource_version: String,
-    /// Where to go on with a list that could not go on where it was.
-    #[serde(rename = "continue", deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
-    pub continue_token: String,
-    /// How many objects come after those that were answered.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub remaining_item_count: Option<i64>,
 }
 
 /// What a [`StatusReason`] is about.
@@ -126,9 +111,9 @@ fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializ
 }
 
 /// The metadata that every status has, mostly empty, is not worth a piece of memory.
-fn empty_is_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<StatusMeta>>, D::Error> {
-    let metadata: Option<StatusMeta> = Option::deserialize(deserializer)?;
-    Ok(metadata.filter(|metadata| *metadata != StatusMeta::default()).map(Box::new))
+fn empty_is_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<ListMeta>>, D::Error> {
+    let metadata: Option<ListMeta> = Option::deserialize(deserializer)?;
+    Ok(metadata.filter(|metadata| *metadata != ListMeta::default()).map(Box::new))
 }
 
 impl Serialize for Status {

@@ -8,7 +8,7 @@ use super::{
     nested,
     print::type_of,
 };
-use crate::{GroupVersionKind, Map, Value, json, object::bridge};
+use crate::{GroupVersionKind, Map, Value, json};
 
 /// A list of objects of any kind: its own fields, and its items apart from them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -114,7 +114,7 @@ impl UnstructuredList {
             if at > 0 {
                 out.push(b',');
             }
-            bridge::write_map(item.content(), out);
+            json::write_map(item.content(), out);
         }
         out.push(b']');
         for (key, value) in after {

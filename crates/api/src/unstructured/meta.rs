@@ -7,7 +7,8 @@ use serde::Serialize;
 use super::{Unstructured, nested};
 use crate::{
     Array, GroupVersion, GroupVersionKind, Map, Time, Value,
-    object::{ManagedFieldsEntry, OwnerReference, bridge, controller_of},
+    object::{ManagedFieldsEntry, OwnerReference, controller_of},
+    value::{from_value, to_value},
 };
 
 /// One getter and one setter for each string of the metadata.
@@ -223,7 +224,7 @@ impl Unstructured {
     #[must_use]
     pub fn managed_fields(&self) -> Vec<ManagedFieldsEntry> {
         let entries = nested::slice(&self.object, MANAGED).ok().flatten();
-        let entries = entries.into_iter().flatten().map(|item| bridge::from_map(item.as_object()?).ok());
+        let entries = entries.into_iter().flatten().map(|item| from_value(item.clone()).ok());
         entries.collect::<Option<_>>().unwrap_or_default()
     }
 
@@ -255,7 +256,7 @@ fn string_map(map: &BTreeMap<String, String>) -> Map {
 }
 
 fn values<T: Serialize>(items: &[T]) -> Array {
-    items.iter().map(|item| bridge::to_value(item).unwrap_or_default()).collect()
+    items.iter().map(|item| to_value(item).unwrap_or_default()).collect()
 }
 
 /// Fields of the wrong type read as missing.

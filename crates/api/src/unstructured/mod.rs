@@ -15,7 +15,7 @@ pub use decode::{DecodeError, Decoded, decode};
 pub use list::{ListError, UnstructuredList};
 pub use nested::NestedError;
 
-use crate::{Array, GroupVersionKind, Map, Resource, Value, object::bridge};
+use crate::{Array, GroupVersionKind, Map, Resource, Value, json, value};
 
 /// An object of any kind.
 ///
@@ -89,7 +89,7 @@ impl Unstructured {
 
     /// Appends compact JSON.
     pub fn write(&self, out: &mut Vec<u8>) {
-        bridge::write_map(&self.object, out);
+        json::write_map(&self.object, out);
     }
 
     /// From an object of a Rust type. Its kind is written into it.
@@ -98,7 +98,7 @@ impl Unstructured {
     /// The type does not serialize to a map.
     pub fn from_typed<T: Resource + Serialize>(object: &T) -> Result<Self, ConvertError> {
         let gvk = T::gvk();
-        match bridge::to_value(object) {
+        match value::to_value(object) {
             Ok(Value::Object(map)) => {
                 let mut object = Unstructured::from(map);
                 object.set_gvk(&gvk);
@@ -114,7 +114,7 @@ impl Unstructured {
     /// # Errors
     /// The tree is not what the type expects; upstream's words, and what serde says.
     pub fn to_typed<T: DeserializeOwned>(&self) -> Result<T, ConvertError> {
-        bridge::from_map(&self.object)
+        value::from_value(self.object.clone().into())
             .map_err(|error| ConvertError(format!("unable to convert unstructured object to {}: {error}", self.gvk())))
     }
 
