@@ -52,16 +52,15 @@ pub(crate) fn default(arguments: &[&str]) -> Result<(), String> {
 
 /// An object of a built-in kind, decoded and defaulted.
 struct Object {
-    schema: schema::Schema,
     value: Value,
     strict: codec::StrictErrors,
+    wrong: ErrorList,
 }
 
 impl Object {
     fn check(self) -> Result<(), Vec<String>> {
         let strict = self.strict.as_slice().iter().map(ToString::to_string);
-        let fields = schema::validate_built_in(&self.value, &self.schema);
-        let problems: Vec<String> = strict.chain(fields.iter().map(ToString::to_string)).collect();
+        let problems: Vec<String> = strict.chain(self.wrong.iter().map(ToString::to_string)).collect();
         if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
 }
@@ -87,8 +86,9 @@ fn load(text: &[u8]) -> Result<Object, Vec<String>> {
     if matches!(format, Format::Yaml) {
         decoded.strict.extend(duplicates);
     }
+    let wrong = builtin::check(&schema, &decoded.value);
     builtin::default(&schema, &mut decoded.value);
-    Ok(Object { schema, value: decoded.value, strict: decoded.strict })
+    Ok(Object { value: decoded.value, strict: decoded.strict, wrong })
 }
 
 fn documents(arguments: &[&str]) -> Result<Vec<Document>, String> {

@@ -16,6 +16,7 @@
 //! assert_eq!(replicas.number, 1);
 //! ```
 
+mod check;
 mod defaults;
 mod index;
 mod kind;
@@ -24,6 +25,7 @@ pub mod text;
 
 use std::sync::OnceLock;
 
+pub use check::check;
 pub use defaults::default;
 pub use kind::{Column, Kind, Subresource};
 

@@ -5,8 +5,8 @@ use crate::{Map, Value};
 
 /// Fills in the defaults of a whole object.
 ///
-/// A field gets its default when it is not there, or is `null` and `null` is not a value of its own. Defaults that are filled in get
-/// defaults of their own.
+/// A field gets its default when it is not there, or is `null` and `null` is not a value of its own. Defaults that are
+/// filled in get defaults of their own.
 pub fn default(object: &mut Value, schema: &Schema) {
     default_at(object, schema.root());
 }

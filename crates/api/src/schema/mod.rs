@@ -1,8 +1,8 @@
 //! One compiled schema for every kind.
 //!
-//! A [`Schema`] is an arena of nodes. Users' kinds are compiled from OpenAPI v3; built-in kinds come from a table of facts and
-//! are loaded piece by piece, when first looked at. Strict decoding, pruning, defaulting, validation and patching all walk it
-//! through [`NodeRef`].
+//! A [`Schema`] is an arena of nodes. Users' kinds are compiled from OpenAPI v3; built-in kinds come from a table of
+//! facts and are loaded piece by piece, when first looked at. Strict decoding, pruning, defaulting, validation and
+//! patching all walk it through [`NodeRef`].
 
 #[cfg(test)]
 mod cases;

@@ -161,8 +161,8 @@ impl NodeId {
 
 /// One node: what is said of a value in one place.
 ///
-/// A node with a `target` says about its place (default, patch strategy, list type …) what it says itself; what the value looks
-/// like is said by the target, the first node of another definition.
+/// A node with a `target` says about its place (default, patch strategy, list type …) what it says itself; what the
+/// value looks like is said by the target, the first node of another definition.
 #[derive(Clone, Debug, Default)]
 pub struct Node {
     /// The type, unless there is a target.
@@ -200,8 +200,8 @@ pub struct Node {
     pub rules: Option<Box<Rules>>,
     /// What few nodes of built-in types say.
     pub facts: Option<Box<Facts>>,
-    /// The rules restrict values other than by required fields: most nodes' do not, and are passed over. Set when the arena takes the
-    /// node.
+    /// The rules restrict values other than by required fields: most nodes' do not, and are passed over. Set when the
+    /// arena takes the node.
     pub constrained: bool,
 }
 
@@ -281,8 +281,8 @@ pub struct Rules {
     pub not: Option<NodeId>,
     /// The name of the type, for messages: `PodSpec`.
     pub type_name: Option<Name>,
-    /// The format as it was written, where the node's own does not say it: another spelling, that of an int-or-string, or one that
-    /// does not count.
+    /// The format as it was written, where the node's own does not say it: another spelling, that of an int-or-string,
+    /// or one that does not count.
     pub format: Option<Name>,
     /// The node of a map's values where `child` is that of a list's elements, or the other way round. Few say both.
     pub other_child: Option<NodeId>,
@@ -330,7 +330,8 @@ impl Rules {
     }
 }
 
-/// Nodes that are loaded together: a whole schema of a user's kind, or one type of the built-in ones. The first is its root.
+/// Nodes that are loaded together: a whole schema of a user's kind, or one type of the built-in ones. The first is its
+/// root.
 #[derive(Debug)]
 pub struct Definition {
     /// The nodes.

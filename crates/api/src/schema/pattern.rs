@@ -1,9 +1,9 @@
 //! Patterns: regular expressions in Go's syntax, refused in Go's words.
 //!
-//! Go and the `regex` crate agree on what an expression means (RE2) but not on every letter of how it is written: Go's `\d`, `\w`
-//! and `\b` are ASCII, `{,3}` and `[a[b]` are plain letters, repetitions end at 1000. So the text is read by Go's rules and written
-//! anew for the crate. What differs: groups nest 250 deep at most (Go: 1000), `\B` looks at
-//! all letters, not just ASCII, and scripts may also be called by their short names.
+//! Go and the `regex` crate agree on what an expression means (RE2) but not on every letter of how it is written: Go's
+//! `\d`, `\w` and `\b` are ASCII, `{,3}` and `[a[b]` are plain letters, repetitions end at 1000. So the text is read by
+//! Go's rules and written anew for the crate. What differs: groups nest 250 deep at most (Go: 1000), `\B` looks at all
+//! letters, not just ASCII, and scripts may also be called by their short names.
 
 use std::{collections::HashSet, fmt::Write as _, sync::LazyLock};
 
@@ -481,8 +481,8 @@ fn literal(out: &mut String, c: char) {
     }
 }
 
-/// `{min}`, `{min,}` or `{min,max}`: the least, the most (nothing: without end) and the length of the text. A count that is far too large
-/// is nothing itself.
+/// `{min}`, `{min,}` or `{min,max}`: the least, the most (nothing: without end) and the length of the text. A count
+/// that is far too large is nothing itself.
 type Repeat = (Option<u32>, Option<Option<u32>>, usize);
 
 fn parse_repeat(text: &str) -> Option<Repeat> {

@@ -11,8 +11,8 @@ const META: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 /// Prunes a whole resource and returns the paths of what was unknown, sorted: `spec.foo`, `spec.list[0].bar`.
 ///
-/// `apiVersion`, `kind` and `metadata` stay as they are, at the root and in embedded resources: what of metadata is known is not
-/// the schema's to say.
+/// `apiVersion`, `kind` and `metadata` stay as they are, at the root and in embedded resources: what of metadata is
+/// known is not the schema's to say.
 pub fn prune(object: &mut Value, schema: &Schema) -> Vec<String> {
     prune_at(object, schema.root(), true)
 }

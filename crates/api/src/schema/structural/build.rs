@@ -11,7 +11,8 @@ use crate::{
     schema::{Format, ListType, MapType, Node, NodeField, NodeId, Rules, Schema, Type},
 };
 
-/// Makes the arena. Each subschema becomes the node of the same number; one more stands for values of maps that may be anything.
+/// Makes the arena. Each subschema becomes the node of the same number; one more stands for values of maps that may be
+/// anything.
 pub(super) fn build<'a>(tree: &Tree<'a>, patterns: &Patterns<'a>) -> Schema {
     let mut builder = Builder { tree, names: HashMap::new(), patterns };
     let mut nodes: Vec<Node> = (0..tree.raws.len()).map(|at| builder.node(at)).collect();

@@ -23,7 +23,8 @@ struct Context {
     inside_metadata: bool,
 }
 
-/// All that is wrong, in upstream's order: some of what concerns a schema itself comes before its subschemas, most behind them.
+/// All that is wrong, in upstream's order: some of what concerns a schema itself comes before its subschemas, most
+/// behind them.
 pub(super) fn check(tree: &Tree<'_>) -> ErrorList {
     let mut errors = Vec::new();
     let mut open: Vec<(usize, Context)> = Vec::new();

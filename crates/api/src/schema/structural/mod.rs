@@ -1,7 +1,7 @@
 //! The compiler: an OpenAPI v3 schema of a user's kind becomes a [`Schema`], if it is structural.
 //!
-//! What is refused, and in which words, is upstream's: the checks of a `CustomResourceDefinition` as far as they concern the schema
-//! itself. The rules of `x-kubernetes-validations` are kept as they are written.
+//! What is refused, and in which words, is upstream's: the checks of a `CustomResourceDefinition` as far as they
+//! concern the schema itself. The rules of `x-kubernetes-validations` are kept as they are written.
 
 mod build;
 mod defaults;
@@ -26,7 +26,8 @@ const MAX_ERRORS: usize = 1000;
 /// Patterns that have been compiled, each once, or what is wrong with them.
 type Patterns<'a> = HashMap<&'a str, Result<Regex, String>>;
 
-/// Compiles the schema at `path`, which is `spec.validation.openAPIV3Schema` when a definition has one schema for all versions.
+/// Compiles the schema at `path`, which is `spec.validation.openAPIV3Schema` when a definition has one schema for all
+/// versions.
 ///
 /// # Errors
 /// All that is wrong with the schema.

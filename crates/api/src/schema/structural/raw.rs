@@ -1,4 +1,5 @@
-//! An OpenAPI v3 schema laid out flat: every subschema in the order in which a reader meets it, with the way back to its parent.
+//! An OpenAPI v3 schema laid out flat: every subschema in the order in which a reader meets it, with the way back to
+//! its parent.
 //!
 //! Later passes are loops over the list, so that a schema that nests 10,000 deep costs no stack.
 
@@ -346,8 +347,8 @@ impl Shape {
     }
 }
 
-/// What is wrong with the types of a subschema's keywords. Upstream's decoder refuses these before anybody looks at the schema; so will
-/// ours, but nothing here relies on it.
+/// What is wrong with the types of a subschema's keywords. Upstream's decoder refuses these before anybody looks at the
+/// schema; so will ours, but nothing here relies on it.
 pub(super) fn check_shapes(tree: &Tree<'_>, at: usize, errors: &mut field::ErrorList) {
     let raw = &tree.raws[at];
     for (keyword, shape) in KEYWORDS {

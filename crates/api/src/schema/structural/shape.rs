@@ -200,7 +200,8 @@ fn check_nested(tree: &Tree<'_>, at: usize, errors: &mut ErrorList) {
     }
 }
 
-/// What the junctors of the root restrict must be there in the structure. Upstream looks no further than the root's junctors.
+/// What the junctors of the root restrict must be there in the structure. Upstream looks no further than the root's
+/// junctors.
 fn check_completeness<'a>(tree: &Tree<'a>, errors: &mut ErrorList) {
     let child = |(at, raw): (usize, &Raw<'a>)| match raw.step {
         Step::Property(name) if raw.is_structure() => Some(((raw.parent, Some(name)), at)),

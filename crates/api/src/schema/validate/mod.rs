@@ -1,7 +1,7 @@
 //! Validation: what is wrong with a value, in the words that clients of custom resources know.
 //!
-//! One walk over value and schema, with a stack of its own, looks for three kinds of errors, which are answered one kind after the
-//! other: those of OpenAPI, those of embedded resources, those of lists that are sets or maps.
+//! One walk over value and schema, with a stack of its own, looks for three kinds of errors, which are answered one
+//! kind after the other: those of OpenAPI, those of embedded resources, those of lists that are sets or maps.
 
 mod failure;
 mod lists;
@@ -35,22 +35,15 @@ impl Checks {
         Checks { formats: true, all_formats: false, int_or_string: true, lists: true, resources: true, openapi: true };
 }
 
-/// Validates a whole custom resource. Its own `apiVersion`, `kind` and `metadata` are not looked at further than the schema says.
+/// Validates a whole custom resource. Its own `apiVersion`, `kind` and `metadata` are not looked at further than the
+/// schema says.
 #[must_use]
 pub fn validate(object: &Value, schema: &Schema) -> ErrorList {
     Walker::new(Checks::ALL, "").run(schema.root(), object)
 }
 
-/// Validates a whole object of a built-in kind: types, required fields, enumerations, bounds. Its decoder has seen to formats, and what its lists
-/// must not repeat is not the schema's to say.
-#[must_use]
-pub fn validate_built_in(object: &Value, schema: &Schema) -> ErrorList {
-    let checks = Checks { formats: false, lists: false, resources: false, ..Checks::ALL };
-    Walker::new(checks, "").run(schema.root(), object)
-}
-
-/// What is wrong with a default that is found at `path`. Upstream forgets here that an int-or-string is one of the two, and that there are
-/// formats that do not count.
+/// What is wrong with a default that is found at `path`. Upstream forgets here that an int-or-string is one of the two,
+/// and that there are formats that do not count.
 pub(super) fn default(node: NodeRef<'_>, value: &Value, path: &str) -> ErrorList {
     let checks = Checks { all_formats: true, int_or_string: false, lists: false, resources: false, ..Checks::ALL };
     Walker::new(checks, path).run(node, value)

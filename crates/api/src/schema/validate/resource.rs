@@ -8,7 +8,8 @@ use crate::{
 
 pub(super) const NOT_A_STRING: &str = "must be a string";
 
-/// Checks `apiVersion` and `kind` of an embedded resource. Its metadata is for those to check who know the metadata of objects.
+/// Checks `apiVersion` and `kind` of an embedded resource. Its metadata is for those to check who know the metadata of
+/// objects.
 pub(super) fn check(map: &Map, path: impl Fn(&str) -> String, errors: &mut ErrorList) {
     for field in ["apiVersion", "kind"] {
         if !map.contains_key(field) {
@@ -37,8 +38,9 @@ pub(super) fn check(map: &Map, path: impl Fn(&str) -> String, errors: &mut Error
 /// What keeps `text` from being a label of RFC 1035.
 fn wrong_label(text: &str) -> Option<String> {
     const MAX: usize = 63;
-    const FORM: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, \
-                        and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is \
+    const FORM: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', \
+                        start with an alphabetic character, and end with an alphanumeric character \
+                        (e.g. 'my-name',  or 'abc-123', regex used for validation is \
                         '[a-z]([-a-z0-9]*[a-z0-9])?')";
     let letter = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let bytes = text.as_bytes();

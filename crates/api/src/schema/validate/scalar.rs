@@ -274,8 +274,8 @@ impl Scalar<'_, '_> {
     }
 }
 
-/// Whether a value is the enumerated one. Upstream converts the value to the other's type as Go does: floats lose their fraction,
-/// integers are taken for characters. `null` is never the same.
+/// Whether a value is the enumerated one. Upstream converts the value to the other's type as Go does: floats lose their
+/// fraction, integers are taken for characters. `null` is never the same.
 fn is_same(value: &Value, one: &Value) -> bool {
     match (value, one) {
         (Value::Null, _) | (_, Value::Null) => false,

@@ -1,0 +1,17 @@
+//! Selectors: what is printed reads back as the same.
+
+#![no_main]
+
+use capstan_api::{selector::{FieldSelector, LabelSelector, Selector}};
+
+libfuzzer_sys::fuzz_target!(|data: &str| {
+    if let Ok(selector) = data.parse::<Selector>() {
+        let printed = selector.to_string();
+        assert_eq!(printed.parse::<Selector>().expect("what is printed can be read").to_string(), printed);
+    }
+    if let Ok(selector) = data.parse::<FieldSelector>() {
+        let printed = selector.to_string();
+        assert_eq!(printed.parse::<FieldSelector>().expect("what is printed can be read").to_string(), printed);
+    }
+    let _ = LabelSelector::parse(data);
+});
