@@ -94,12 +94,15 @@ mod tests {
     fn what_is_missing_and_what_is_not_known() {
         check_pod(r#"{"spec":{"containers":[{"name":"a","imagePullPolicy":"Never"}]}}"#, &[]);
         check_pod(r#"{"spec":{}}"#, &["spec.containers: Required value"]);
-        check_pod(r#"{"spec":{"containers":[{"name":"a"},{"env":[{}]}]}}"#, &[
-            "spec.containers[1].name: Required value",
-            "spec.containers[1].env[0].name: Required value",
-        ]);
-        check_pod(r#"{"spec":{"containers":[{"name":"a","imagePullPolicy":"Maybe"}]}}"#, &[
-            r#"spec.containers[0].imagePullPolicy: Unsupported value: "Maybe": supported values: "Always", "IfNotPresent", "Never""#,
-        ]);
+        check_pod(
+            r#"{"spec":{"containers":[{"name":"a"},{"env":[{}]}]}}"#,
+            &["spec.containers[1].name: Required value", "spec.containers[1].env[0].name: Required value"],
+        );
+        check_pod(
+            r#"{"spec":{"containers":[{"name":"a","imagePullPolicy":"Maybe"}]}}"#,
+            &[
+                r#"spec.containers[0].imagePullPolicy: Unsupported value: "Maybe": supported values: "Always", "IfNotPresent", "Never""#,
+            ],
+        );
     }
 }
