@@ -83,8 +83,9 @@ pub(super) async fn a_deleted_key_expires_no_more(world: World) {
 
 pub(super) async fn many_keys_expire(world: World) {
     let store = world.open().await;
-    for chunk in 0..3 {
+    for chunk in (0..3).rev() {
         commit(&store, (0..100).map(|n| lasting(&format!("k{chunk}{n:02}"), "v", SHORT))).await;
+        world.advance(Duration::from_millis(100));
     }
     let last = put(&store, "stays", "v").await;
     let mut watch = watch(&store, "", last).await;
