@@ -135,12 +135,6 @@ pub trait Handle: Send + Sync + 'static {
     /// # Errors
     /// Those of the file system.
     fn len(&self) -> io::Result<u64>;
-
-    /// Cuts the file off.
-    ///
-    /// # Errors
-    /// Those of the file system.
-    fn truncate(&self, length: u64) -> io::Result<()>;
 }
 
 /// Fills `bytes` from `offset` on as far as the file reaches; returns how much that is.
@@ -277,9 +271,6 @@ impl Handle for File {
         Ok(self.metadata()?.len())
     }
 
-    fn truncate(&self, length: u64) -> io::Result<()> {
-        self.set_len(length)
-    }
 }
 
 impl fmt::Display for Point {
