@@ -36,7 +36,8 @@ fn main() {
     if let Some(directory) = value("--measure-open") {
         return measure_open(Path::new(&directory));
     }
-    let settings = Settings { seconds: number("--seconds", 3), keys: number("--keys", 1_000_000), only: value("--only") };
+    let settings =
+        Settings { seconds: number("--seconds", 3), keys: number("--keys", 1_000_000), only: value("--only") };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let wanted = |section: &str| settings.only.as_ref().is_none_or(|only| only == section);
     if wanted("creates") {

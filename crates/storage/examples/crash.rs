@@ -286,7 +286,8 @@ async fn check(directory: &Path, known: &mut BTreeMap<u64, u64>, highest: &mut u
     }
     for ((writer, slot), (revision, number)) in last {
         for key in [format!("a/{writer}/{slot:02}"), format!("b/{writer}/{slot:02}")] {
-            let found = present.get(key.as_bytes()).and_then(|item| Some((item.mod_revision.0, number_in(&item.value)?)));
+            let found =
+                present.get(key.as_bytes()).and_then(|item| Some((item.mod_revision.0, number_in(&item.value)?)));
             if found != Some((revision, number)) {
                 return Err(format!("{key} is {found:?}, and was committed as {:?}", (revision, number)));
             }

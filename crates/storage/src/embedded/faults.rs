@@ -115,7 +115,11 @@ impl SimDisk {
     #[must_use]
     pub fn lengths(&self) -> Vec<(String, usize)> {
         let inner = self.lock();
-        inner.names.iter().map(|(name, id)| (name.clone(), inner.files.get(id).map_or(0, |file| file.current.len()))).collect()
+        inner
+            .names
+            .iter()
+            .map(|(name, id)| (name.clone(), inner.files.get(id).map_or(0, |file| file.current.len())))
+            .collect()
     }
 
     /// Flips a bit.
@@ -287,7 +291,6 @@ impl SimHandle {
         }
         work(&mut inner)
     }
-
 }
 
 impl Handle for SimHandle {
@@ -336,5 +339,4 @@ impl Handle for SimHandle {
     fn len(&self) -> io::Result<u64> {
         self.with(None, |inner| Ok(inner.files.get(&self.id).map_or(0, |file| file.current.len() as u64)))
     }
-
 }

@@ -211,10 +211,7 @@ impl Files for Disk {
                 // Who cannot be read is still there.
                 let _ = file.read_to_string(&mut signature);
                 let holder = if signature.is_empty() { "somebody who has not signed" } else { signature.trim_end() };
-                return Err(Fault::new(
-                    FaultKind::Held,
-                    format_args!("{} is held by {holder}", self.path.display()),
-                ));
+                return Err(Fault::new(FaultKind::Held, format_args!("{} is held by {holder}", self.path.display())));
             }
             Err(TryLockError::Error(error)) => return Err(failed(&error)),
         }
@@ -270,7 +267,6 @@ impl Handle for File {
     fn len(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
     }
-
 }
 
 impl fmt::Display for Point {

@@ -159,8 +159,7 @@ impl BatchHead {
 
     pub(super) fn decode(bytes: &[u8], store: u64, segment: u32) -> Option<Self> {
         let (words, _) = bytes.get(..BATCH_HEAD)?.as_chunks::<8>();
-        let [magic, sequence, length, at, revision, of, sum] =
-            std::array::from_fn(|n| u64::from_le_bytes(words[n]));
+        let [magic, sequence, length, at, revision, of, sum] = std::array::from_fn(|n| u64::from_le_bytes(words[n]));
         let right = (magic >> 32) as u32 == BATCH_MAGIC
             && of == u64::from(segment)
             && sum == batch_sum(&[magic, sequence, length, at, revision], store, segment);

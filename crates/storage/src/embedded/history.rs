@@ -7,10 +7,7 @@ use super::{
     segment::Next,
     state::{LogEnd, State},
 };
-use crate::{
-    Batch, Event, Fault, FaultKind, Key, KeyValue, ReadError, Revision, Value,
-    hub::Stretch,
-};
+use crate::{Batch, Event, Fault, FaultKind, Key, KeyValue, ReadError, Revision, Value, hub::Stretch};
 
 /// How many bytes of log a watch that is behind looks through at a time.
 const STRETCH_BYTES: u64 = 1024 * 1024;
@@ -56,10 +53,9 @@ pub(super) fn read(state: &State, store: u64, prefix: &Key, after: Revision) -> 
 fn hop(state: &State, at: LogEnd) -> LogEnd {
     let mut following = state.segments.range(at.segment.saturating_add(1)..).map(|(_, segment)| segment.head);
     match following.find(|head| head.kind == SegmentKind::Log) {
-        Some(next) if next.previous_end == at.offset => hop(
-            state,
-            LogEnd { segment: next.id, offset: super::format::SEGMENT_HEAD as u64, sequence: at.sequence },
-        ),
+        Some(next) if next.previous_end == at.offset => {
+            hop(state, LogEnd { segment: next.id, offset: super::format::SEGMENT_HEAD as u64, sequence: at.sequence })
+        }
         _ => at,
     }
 }

@@ -72,7 +72,11 @@ impl Index {
     /// All keys that are not before `from`, in order.
     pub(super) fn scan(&self, from: &[u8]) -> Scan<'_> {
         let first = self.leaves.get_prev(from).map_or(&[][..], |(under, _)| under);
-        let mut scan = Scan { leaves: self.leaves.range::<_, [u8]>((Bound::Included(first), Bound::Unbounded)), walk: None, at: None };
+        let mut scan = Scan {
+            leaves: self.leaves.range::<_, [u8]>((Bound::Included(first), Bound::Unbounded)),
+            walk: None,
+            at: None,
+        };
         scan.next();
         while scan.key().is_some_and(|key| key < from) {
             scan.next();

@@ -64,9 +64,14 @@ impl Prepared {
 #[derive(Debug)]
 pub(super) enum Refusal {
     /// Preconditions did not hold: which operation, its key, and where what is there is.
-    Conflict { state: Box<State>, failed: Vec<(usize, Key, Option<Place>)> },
+    Conflict {
+        state: Box<State>,
+        failed: Vec<(usize, Key, Option<Place>)>,
+    },
     /// The revision has not happened.
-    TooNew { current: Revision },
+    TooNew {
+        current: Revision,
+    },
     Fault(Fault),
     Uncertain(Fault),
 }
@@ -76,12 +81,24 @@ pub(super) type Reply = oneshot::Sender<Result<Committed, Refusal>>;
 /// What the leader is asked for.
 #[derive(Debug)]
 pub(super) enum Request {
-    Commit { ops: Vec<Prepared>, reply: Reply },
+    Commit {
+        ops: Vec<Prepared>,
+        reply: Reply,
+    },
     /// Deletes those of the keys whose lifetime has passed.
-    Expire { keys: Vec<Key>, reply: Reply },
-    Compact { revision: Revision, reply: Reply },
+    Expire {
+        keys: Vec<Key>,
+        reply: Reply,
+    },
+    Compact {
+        revision: Revision,
+        reply: Reply,
+    },
     /// Changes that neither the log nor readers see; done between batches.
-    Upkeep { change: Upkeep, reply: Reply },
+    Upkeep {
+        change: Upkeep,
+        reply: Reply,
+    },
 }
 
 /// A value that was moved.
@@ -145,7 +162,7 @@ impl Leader {
         }
         if self.dirty {
             // A last batch without entries: so damage of the one before it is not taken for a torn tail.
-            let _ = self.batch(std::iter::empty(), 0);
+            self.batch(std::iter::empty(), 0);
         }
     }
 

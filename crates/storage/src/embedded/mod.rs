@@ -139,12 +139,7 @@ impl Embedded {
     ///
     /// # Errors
     /// As [`restore`](Embedded::restore).
-    pub fn restore_on(
-        snapshot: &Path,
-        files: Arc<dyn Files>,
-        options: Options,
-        tuning: Tuning,
-    ) -> Result<Self, Fault> {
+    pub fn restore_on(snapshot: &Path, files: Arc<dyn Files>, options: Options, tuning: Tuning) -> Result<Self, Fault> {
         let mut snapshot = SnapshotReader::open(snapshot)?;
         let lock = lock(&*files, &options)?;
         let opened = open::restore(&files, &mut snapshot, tuning)?;
@@ -296,7 +291,8 @@ struct Past {
 
 impl History for Past {
     fn read(&self, prefix: &Key, after: Revision) -> Reading {
-        let (state, prefix, store) = (self.shared.upgrade().map(|shared| shared.lock().clone()), prefix.clone(), self.store);
+        let (state, prefix, store) =
+            (self.shared.upgrade().map(|shared| shared.lock().clone()), prefix.clone(), self.store);
         Box::pin(async move {
             let state = state.ok_or_else(closed)?;
             blocking(move || history::read(&state, store, &prefix, after)).await

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use super::{
     files::{Files, fault, write_all},
-    format::{
-        ALIGN, BATCH_HEAD, BatchHead, EntryKind, NewEntry, SEGMENT_HEAD, SegmentHead, SegmentKind, content,
-    },
+    format::{ALIGN, BATCH_HEAD, BatchHead, EntryKind, NewEntry, SEGMENT_HEAD, SegmentHead, SegmentKind, content},
     leader::length,
     leaf::Place,
     segment::Segment,

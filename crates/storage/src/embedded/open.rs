@@ -100,7 +100,8 @@ fn identity(files: &dyn Files, names: &[String]) -> Result<Option<u64>, Fault> {
     let first = segment::name(SegmentKind::Log, 1);
     for name in names.iter().filter(|name| *name != IDENTITY_PARTIAL) {
         // Whoever began to make this store got no further than an empty first segment.
-        let begun = *name == first && files.open(name).and_then(|file| file.len()).is_ok_and(|len| len <= SEGMENT_HEAD as u64);
+        let begun =
+            *name == first && files.open(name).and_then(|file| file.len()).is_ok_and(|len| len <= SEGMENT_HEAD as u64);
         if !begun {
             let foreign = format_args!("{} has no STORE, but has {name}", files.place()).to_string();
             return Err(Fault::new(FaultKind::NotAStore, foreign));
@@ -271,11 +272,7 @@ fn tidy(files: &dyn Files, names: &[String], state: &State, checkpoint: u32) -> 
 
 /// Makes a store with what a snapshot holds: segments of its values, a checkpoint of where they are, an empty log, and last
 /// its identity.
-pub(super) fn restore(
-    files: &Arc<dyn Files>,
-    snapshot: &mut SnapshotReader,
-    tuning: Tuning,
-) -> Result<Opened, Fault> {
+pub(super) fn restore(files: &Arc<dyn Files>, snapshot: &mut SnapshotReader, tuning: Tuning) -> Result<Opened, Fault> {
     let names = list(&**files)?;
     if let Some(name) = names.first() {
         let occupied = format_args!("{} is not empty: it has {name}", files.place()).to_string();

@@ -165,8 +165,8 @@ impl Segment {
         let mut bytes = vec![0; SEARCH_BYTES + BATCH_HEAD];
         let mut offset = offset.next_multiple_of(ALIGN as u64);
         loop {
-            let read = read_up_to(&*self.file, &mut bytes, offset)
-                .map_err(|error| fault("read", &self.name(), &error))?;
+            let read =
+                read_up_to(&*self.file, &mut bytes, offset).map_err(|error| fault("read", &self.name(), &error))?;
             let ends = read.saturating_sub(BATCH_HEAD - 1).min(SEARCH_BYTES);
             for at in (0..ends).step_by(ALIGN) {
                 let head = BatchHead::decode(&bytes[at..], self.store, self.head.id);
@@ -184,7 +184,10 @@ impl Segment {
     /// The fault of an entry or batch that is not what was written.
     pub(super) fn damaged(&self, offset: u64) -> Fault {
         let name = self.name();
-        Fault::new(FaultKind::Corrupt, format_args!("{name} is damaged at offset {offset}: it is not as it was written"))
+        Fault::new(
+            FaultKind::Corrupt,
+            format_args!("{name} is damaged at offset {offset}: it is not as it was written"),
+        )
     }
 }
 

@@ -206,7 +206,7 @@ proptest! {
 }
 
 fn place(revision: u64, number: u64) -> Place {
-    let deadline = (number % 3 == 0).then_some(crate::expiry::Deadline(number as i64));
+    let deadline = number.is_multiple_of(3).then_some(crate::expiry::Deadline(number as i64));
     Place { revision: Revision(revision), segment: 7, offset: number as u32, value_len: 1024, deadline }
 }
 
@@ -379,32 +379,52 @@ fn what_is_not_a_store_is_refused() {
     let cases: [(&str, Prepare, FaultKind, &str); 6] = [
         ("a foreign file", |disk| disk.put("notes.txt", b"hello"), FaultKind::NotAStore, "notes.txt"),
         ("a foreign identity", |disk| disk.put("STORE", b"hello"), FaultKind::NotAStore, "STORE"),
-        ("no log", |disk| {
-            drop(open(disk));
-            let names: Vec<_> = disk.lengths().into_iter().map(|(name, _)| name).collect();
-            for name in names.iter().filter(|name| name.starts_with("log-")) {
-                super::Files::remove(disk, name).unwrap();
-            }
-        }, FaultKind::Corrupt, "log-00000001 is missing"),
-        ("a log of something else", |disk| {
-            drop(open(disk));
-            disk.put("log-00000001", &[b'x'; 100]);
-        }, FaultKind::Corrupt, "log-00000001 is not a segment"),
-        ("a log of another store", |disk| {
-            drop(open(disk));
-            let other = SimDisk::default();
-            drop(open(&other));
-            let mut head = [0; 64];
-            let file = super::Files::open(&other, "log-00000001").unwrap();
-            file.read_at(&mut head, 0).unwrap();
-            disk.put("log-00000001", &head);
-        }, FaultKind::Corrupt, "log-00000001 belongs to another store"),
-        ("no identity", |disk| {
-            let store = open(disk);
-            runtime().block_on(store.commit(ops(1))).unwrap();
-            drop(store);
-            super::Files::remove(disk, "STORE").unwrap();
-        }, FaultKind::NotAStore, "has no STORE"),
+        (
+            "no log",
+            |disk| {
+                drop(open(disk));
+                let names: Vec<_> = disk.lengths().into_iter().map(|(name, _)| name).collect();
+                for name in names.iter().filter(|name| name.starts_with("log-")) {
+                    super::Files::remove(disk, name).unwrap();
+                }
+            },
+            FaultKind::Corrupt,
+            "log-00000001 is missing",
+        ),
+        (
+            "a log of something else",
+            |disk| {
+                drop(open(disk));
+                disk.put("log-00000001", &[b'x'; 100]);
+            },
+            FaultKind::Corrupt,
+            "log-00000001 is not a segment",
+        ),
+        (
+            "a log of another store",
+            |disk| {
+                drop(open(disk));
+                let other = SimDisk::default();
+                drop(open(&other));
+                let mut head = [0; 64];
+                let file = super::Files::open(&other, "log-00000001").unwrap();
+                file.read_at(&mut head, 0).unwrap();
+                disk.put("log-00000001", &head);
+            },
+            FaultKind::Corrupt,
+            "log-00000001 belongs to another store",
+        ),
+        (
+            "no identity",
+            |disk| {
+                let store = open(disk);
+                runtime().block_on(store.commit(ops(1))).unwrap();
+                drop(store);
+                super::Files::remove(disk, "STORE").unwrap();
+            },
+            FaultKind::NotAStore,
+            "has no STORE",
+        ),
     ];
     for (name, prepare, kind, says) in cases {
         let disk = SimDisk::default();

@@ -18,8 +18,8 @@ use super::{
     Shared, Tuning, checkpoint,
     files::{Files, Point, write_all},
     format::{ENTRY_HEAD, SegmentKind},
-    leaf::Place,
     leader::{Relocation, Request, Upkeep},
+    leaf::Place,
     log::{SegmentIds, Spare},
     moved::MovedWriter,
     open::SPARE,
@@ -277,12 +277,7 @@ impl Keeper {
     }
 
     /// Writes values to a new segment and makes the state refer to them there. A segment with a damaged value stays.
-    fn move_values(
-        &mut self,
-        state: &State,
-        found: Vec<Reference>,
-        leaving: &mut HashSet<u32>,
-    ) -> Result<(), Stopped> {
+    fn move_values(&mut self, state: &State, found: Vec<Reference>, leaving: &mut HashSet<u32>) -> Result<(), Stopped> {
         let mut writer = MovedWriter::begin(Arc::clone(&self.files), self.ids.next(), self.store)?;
         let mut relocations = Vec::with_capacity(found.len());
         for Reference { key, past, place } in found {
