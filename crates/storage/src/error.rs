@@ -231,6 +231,8 @@ pub enum FaultKind {
     Io,
     /// What is stored is not what was written.
     Corrupt,
+    /// What was to be opened is something else.
+    NotAStore,
     /// Another process holds the store.
     Held,
     /// No endpoint can be reached.
@@ -257,6 +259,9 @@ impl FaultKind {
             FaultKind::Io => ("the disk failed", "look at the disk, then restart"),
             FaultKind::Corrupt => {
                 ("stored data is damaged", "restore from a snapshot; do not delete the damaged files")
+            }
+            FaultKind::NotAStore => {
+                ("this is not a store that can be opened", "give another directory; nothing in this one was changed")
             }
             FaultKind::Held => ("another process holds the store", "stop it, or use another directory"),
             FaultKind::Unreachable => ("no endpoint can be reached", "check the endpoints and the network; retry"),

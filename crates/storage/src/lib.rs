@@ -4,7 +4,7 @@
 //! caches nothing for its readers (the server's cache is fed by [`Store::watch`]). What an engine promises is written on
 //! [`Store`], once for all engines; what the promises cost is bounded by the constants in [`limits`].
 //!
-//! Engines: [`Memory`] (tests, forks). An engine is chosen at run time as a [`SharedStore`].
+//! Engines: [`Memory`] (tests, forks) and [`Embedded`] (one machine, on disk). An engine is chosen at run time as a [`SharedStore`].
 //!
 //! A new engine implements [`Store`] and runs the conformance suite (feature `conformance`); the pieces that engines share
 //! are [`ConsistencyHasher`], the portable snapshot file (`snapshot`) and, for engines inside this process, the watch hub
@@ -12,6 +12,7 @@
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub mod embedded;
 mod error;
 mod expiry;
 mod freshness;
@@ -27,6 +28,7 @@ mod store;
 mod watch;
 
 pub use bytes::Bytes;
+pub use embedded::Embedded;
 pub use error::{CommitError, Conflict, ConflictingOp, Fault, FaultKind, InputError, ReadError};
 pub use hash::{ConsistencyHash, ConsistencyHasher};
 pub use memory::Memory;

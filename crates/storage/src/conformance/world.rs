@@ -227,7 +227,11 @@ pub(crate) async fn batches_through(watch: &mut Watch, revision: Revision) -> Ve
         match watch.next().await.expect("the watch goes on") {
             WatchItem::Progress(progress) if progress >= revision => return batches,
             // Asked before the store had come so far, or unasked: once more.
-            WatchItem::Progress(_) => watch.request_progress(),
+            WatchItem::Progress(_) => {
+                watch.request_progress();
+                // Whoever commits may be on this thread.
+                tokio::task::yield_now().await;
+            }
             WatchItem::Batch(batch) => {
                 assert!(batches.last().is_none_or(|last| last.revision < batch.revision), "out of order");
                 batches.push(batch);
