@@ -6,11 +6,10 @@ use std::{
 };
 
 use capstan_api::{
-    Value, builtin,
+    GroupVersionKind, Value, builtin,
     codec::{self, Format},
-    json,
-    names::GroupVersionKind,
-    schema, yaml,
+    field::ErrorList,
+    json, yaml,
 };
 
 /// A document of a file, for messages.

@@ -2,16 +2,15 @@
 
 use std::io::{self, Write as _};
 
-use capstan_api::{builtin, object::Scope};
+use capstan_api::builtin;
 
 /// Prints the kinds as a table.
 pub(crate) fn print() -> Result<(), String> {
     let mut rows = vec![["NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"].map(str::to_owned)];
     rows.extend(builtin::kinds().map(|kind| {
         let short: Vec<&str> = kind.short_names.iter().map(|name| name.as_str()).collect();
-        let namespaced = kind.scope == Scope::Namespaced;
-        let (name, version) = (kind.resource.to_string(), kind.gvk.api_version());
-        [name, short.join(","), version, namespaced.to_string(), kind.gvk.kind.to_string()]
+        let (name, version) = (kind.resource.to_string(), kind.group_version.to_string());
+        [name, short.join(","), version, kind.namespaced.to_string(), kind.kind.to_string()]
     }));
     let widths = [0, 1, 2, 3].map(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0));
     let mut out = io::stdout().lock();
