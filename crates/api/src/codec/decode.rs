@@ -96,8 +96,7 @@ pub fn decode_strict(bytes: &[u8], format: Format) -> Result<(Value, StrictError
     check_size(bytes)?;
     Ok(match format {
         Format::Json => {
-            let mut twice = false;
-            let value = json::build(bytes, || twice = true)?;
+            let (value, twice) = json::build(bytes)?;
             let mut errors = StrictErrors::default();
             // They are rare, so that only what has some is read again to name them.
             if twice {

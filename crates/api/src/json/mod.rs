@@ -25,11 +25,12 @@ use crate::{Str, Value, value::Builder};
 /// # Errors
 /// Says where and why the text is not JSON, or that it nests too deep.
 pub fn parse(text: &[u8]) -> Result<Value, Error> {
-    build(text, || {})
+    build(text).map(|(value, _)| value)
 }
 
-/// Builds the value of a JSON text; `duplicate` is called for each field that comes twice.
-pub(crate) fn build(text: &[u8], mut duplicate: impl FnMut()) -> Result<Value, Error> {
+/// The value of a JSON text, and whether a field comes twice.
+pub(crate) fn build(text: &[u8]) -> Result<(Value, bool), Error> {
+    let mut twice = false;
     let mut reader = Reader::new(text);
     let mut builder = Builder::default();
     loop {
@@ -41,8 +42,8 @@ pub(crate) fn build(text: &[u8], mut duplicate: impl FnMut()) -> Result<Value, E
             Token::Key(key) => builder.key(Str::from(key)),
             Token::BeginArray => builder.begin_array(0),
             Token::BeginObject => builder.begin_object(0),
-            Token::EndArray | Token::EndObject => builder.end(|_| duplicate()),
-            Token::End => return Ok(builder.finish().expect("the reader's tokens are balanced")),
+            Token::EndArray | Token::EndObject => builder.end(|_| twice = true),
+            Token::End => return Ok((builder.finish().expect("the reader's tokens are balanced"), twice)),
         }
     }
 }

@@ -157,7 +157,7 @@ impl IntoIterator for Map {
 impl Drop for Map {
     fn drop(&mut self) {
         if self.0.iter().any(|(_, value)| value.is_container()) {
-            dismantle(mem::take(&mut self.0).into_iter().map(|(_, value)| value));
+            dismantle(self.0.iter_mut().map(|(_, value)| value));
         }
     }
 }

@@ -108,7 +108,7 @@ impl<'a> IntoIterator for &'a Array {
 impl Drop for Array {
     fn drop(&mut self) {
         if self.0.iter().any(Value::is_container) {
-            dismantle(mem::take(&mut self.0).into_iter());
+            dismantle(self.0.iter_mut());
         }
     }
 }
@@ -116,24 +116,25 @@ impl Drop for Array {
 /// How deep containers are dropped one inside the other; what is deeper is dropped one after the other.
 const MAX_NESTED_DROPS: usize = 64;
 
-/// Drops what is in a container without going deep on the stack.
-fn dismantle(parts: impl Iterator<Item = Value>) {
+/// Empties all containers in a container that is about to be dropped, without going deep on the stack.
+fn dismantle<'a>(parts: impl Iterator<Item = &'a mut Value>) {
     let mut deep = Vec::new();
-    parts.for_each(|value| drop_nested(value, MAX_NESTED_DROPS, &mut deep));
-    while let Some(value) = deep.pop() {
-        drop_nested(value, MAX_NESTED_DROPS, &mut deep);
+    parts.for_each(|part| empty(part, MAX_NESTED_DROPS, &mut deep));
+    while let Some(mut value) = deep.pop() {
+        empty(&mut value, MAX_NESTED_DROPS, &mut deep);
     }
 }
 
-/// Drops `value`, but leaves in `deep` what is more than `levels` inside it. Each container is emptied before it is dropped, so
-/// that its own drop goes no deeper.
-fn drop_nested(value: Value, levels: usize, deep: &mut Vec<Value>) {
+/// Drops what `value` is if it is a container, from the inside out, so that no drop goes deeper than one level. What is more
+/// than `levels` inside is left in `deep`.
+fn empty(value: &mut Value, levels: usize, deep: &mut Vec<Value>) {
     match value {
-        value @ (Value::Array(_) | Value::Object(_)) if levels == 0 => deep.push(value),
-        Value::Array(items) => items.into_iter().for_each(|value| drop_nested(value, levels - 1, deep)),
-        Value::Object(map) => map.into_values().for_each(|value| drop_nested(value, levels - 1, deep)),
-        _ => {}
+        Value::Array(_) | Value::Object(_) if levels == 0 => return deep.push(value.take()),
+        Value::Array(items) => items.0.iter_mut().for_each(|part| empty(part, levels - 1, deep)),
+        Value::Object(map) => map.iter_mut().for_each(|(_, part)| empty(part, levels - 1, deep)),
+        _ => return,
     }
+    *value = Value::Null;
 }
 
 impl Value {

@@ -189,7 +189,8 @@ impl Expansion<'_> {
                 }
                 (What::Mapping, *end)
             }
-            Kind::Alias(_) => unreachable!("an alias names a node, not an alias"),
+            // The parser gives aliases no anchors.
+            Kind::Alias(_) => return Err(Error::UnknownAnchor(String::new())),
         };
         self.push(what, node, end, aliased)
     }

@@ -126,7 +126,7 @@ fn strict_names_the_keys_that_come_twice() {
         };
         assert_eq!(errors.as_slice(), expected, "{text}");
     }
-    let (_, errors) = parse_strict("a: 1\n".repeat(100_000).as_bytes()).unwrap();
+    let (_, errors) = parse_strict("a: 1\n".repeat(10_000).as_bytes()).unwrap();
     assert_eq!(errors.to_string().lines().count(), 1 + MAX_DUPLICATES);
 }
 
@@ -151,7 +151,7 @@ fn hostile_text() {
     for (open, close) in [("[", "]"), ("{a: ", "}"), ("- ", ""), ("? ", "")] {
         let deep = |depth: usize| open.repeat(depth) + &close.repeat(depth);
         check(deep(10_001), "yaml: exceeded max depth of 10000");
-        check(deep(1_000_000), "yaml: exceeded max depth of 10000");
+        check(deep(100_000), "yaml: exceeded max depth of 10000");
     }
     assert!(parse(("[".repeat(10_000) + &"]".repeat(10_000)).as_bytes()).is_ok());
     let nested = |depth: usize, inside: &str| "[".repeat(depth) + inside + &"]".repeat(depth);
@@ -162,7 +162,7 @@ fn hostile_text() {
         "a", "a ", "a\n", "- \n", "#", "\n", " ", "\t", "&", "*", "!", "|", ">", "'", "\"", "%", "? ", ": ", "[]",
         "{}", "&a ", "---\n", "...\n", "<<: ", "\\", "\u{85}",
     ] {
-        let text = part.repeat(100_000 / part.len());
+        let text = part.repeat(30_000 / part.len());
         let _ = parse_strict(text.as_bytes());
         let _ = parse_all(text.as_bytes());
     }
