@@ -74,10 +74,9 @@ impl SimDisk {
         self.lock().failures.push((call, name.to_owned(), kind));
     }
 
-    /// Whether failures that were asked for are still to come.
-    #[must_use]
-    pub fn failures_left(&self) -> usize {
-        self.lock().failures.len()
+    /// Nothing that was asked to fail fails any more.
+    pub fn heal(&self) {
+        self.lock().failures.clear();
     }
 
     /// From now on a write takes at most half of what it is given, and at least one byte.
