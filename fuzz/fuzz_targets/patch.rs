@@ -7,7 +7,7 @@ use capstan_api::{GroupVersionKind, Value, builtin, json, patch::{json_patch::Js
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Ok(Value::Array(parts)) = json::parse(data) else { return };
     let [document, patch] = parts.as_slice() else { return };
-    if let Ok(patch) = JsonPatch::from_value(patch) {
+    if let Ok(patch) = JsonPatch::from_value(patch.clone()) {
         let _ = patch.apply(document.clone());
     }
     let _ = merge::apply(document.clone(), patch.clone());
