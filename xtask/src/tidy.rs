@@ -119,9 +119,9 @@ mod tests {
     fn check(name: &str, text: &str, expected: &[&str]) {
         let mut broken = Vec::new();
         if name.ends_with(".rs") {
-            check_source(name, text, &mut broken)
+            check_source(name, text, &mut broken);
         } else {
-            check_manifest(name, text, &mut broken)
+            check_manifest(name, text, &mut broken);
         }
         assert_eq!(broken, expected);
     }

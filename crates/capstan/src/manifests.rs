@@ -23,7 +23,7 @@ pub(crate) fn validate(arguments: &[&str]) -> Result<(), String> {
     let (mut checked, mut wrong) = (0, 0);
     for document in documents(arguments)? {
         checked += 1;
-        if let Err(problems) = load(&document.text).and_then(|object| object.check()) {
+        if let Err(problems) = load(&document.text).and_then(Object::check) {
             wrong += 1;
             for problem in problems {
                 println!("{}: {problem}", document.place);

@@ -2,13 +2,13 @@
 
 use std::io::{self, Write as _};
 
-use capstan_api::builtin;
+use capstan_api::{Name, builtin};
 
 /// Prints the kinds as a table.
 pub(crate) fn print() -> Result<(), String> {
     let mut rows = vec![["NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"].map(str::to_owned)];
     rows.extend(builtin::kinds().map(|kind| {
-        let short: Vec<&str> = kind.short_names.iter().map(|name| name.as_str()).collect();
+        let short: Vec<&str> = kind.short_names.iter().map(Name::as_str).collect();
         let (name, version) = (kind.resource.to_string(), kind.group_version.to_string());
         [name, short.join(","), version, kind.namespaced.to_string(), kind.kind.to_string()]
     }));

@@ -1,8 +1,8 @@
 //! The `embedded` engine: one machine, one directory, every acknowledged commit on the disk.
 //!
-//! Values live in a log of checksummed batches ([`format`], [`segment`], [`log`]); memory holds a compact index of where
-//! ([`leaf`], [`index`], [`state`]). One thread, the [`leader`], is the commit point: whatever waits for it becomes one batch
-//! with one sync. Another, [`upkeep`], writes checkpoints and clears old segments. Both work on persistent snapshots,
+//! Values live in a log of checksummed batches (`format`, `segment`, `log`); memory holds a compact index of where
+//! (`leaf`, `index`, `state`). One thread, the `leader`, is the commit point: whatever waits for it becomes one batch
+//! with one sync. Another, `upkeep`, writes checkpoints and clears old segments. Both work on persistent snapshots,
 //! as readers do, so nobody waits for anybody's walk through the keys. Reads of values go to the file, on the runtime's
 //! blocking threads, and check what they find. Why it is a log of our own: `docs/designs/0005-embedded-engine.md`.
 
