@@ -14,9 +14,7 @@ use super::{
     Inner,
     client::Client,
     status::Failed,
-    wire::{
-        Compare, CompactionRequest, PutRequest, RangeRequest, Request, RequestOp, Response, TxnRequest, stands_at,
-    },
+    wire::{CompactionRequest, Compare, PutRequest, RangeRequest, Request, RequestOp, Response, TxnRequest, stands_at},
 };
 
 /// The key that servers compact by, the same as kube-apiserver's.

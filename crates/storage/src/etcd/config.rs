@@ -121,8 +121,8 @@ impl EtcdConfig {
         if let Some(name) = &tls.server_name {
             config = config.domain_name(name);
         }
-        connection
-            .tls_config(config)
-            .map_err(|error| Fault::new(FaultKind::Denied, format_args!("{endpoint}: {}", super::status::whole(&error))))
+        connection.tls_config(config).map_err(|error| {
+            Fault::new(FaultKind::Denied, format_args!("{endpoint}: {}", super::status::whole(&error)))
+        })
     }
 }

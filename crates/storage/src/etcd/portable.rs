@@ -89,24 +89,27 @@ impl Inner {
     /// Puts what a snapshot holds into an etcd without keys. The file has been read once and is whole.
     pub(super) async fn restore(&self, path: &Path) -> Result<(), Fault> {
         let found = self.range(&Range::default().limited(2)).await.map_err(fault)?;
-        if found.items.iter().any(|item| item.key != COMPACT_KEY) {
-            let detail = "etcd has keys already: restore into an empty one";
+        if let Some(item) = found.items.iter().find(|item| item.key != COMPACT_KEY) {
+            let detail = format_args!("etcd has keys already, such as {:?}: restore into an empty one", item.key);
             return Err(Fault::new(FaultKind::Held, detail));
         }
         let path = path.to_owned();
         let mut reader = blocking(move || SnapshotReader::open(&path)).await?;
-        loop {
-            let (ops, rest) = blocking(move || Ok((chunk(&mut reader)?, reader))).await?;
-            reader = rest;
-            let Some(mut ops) = ops else { return Ok(()) };
-            ops.retain(|(item, _)| item.key != COMPACT_KEY);
-            let ops: Vec<_> = ops.into_iter().map(|(item, deadline)| put(item, deadline, &*self.options.clock)).collect();
+        let mut more = true;
+        while more {
+            let (read, rest) = blocking(move || Ok((chunk(&mut reader)?, reader))).await?;
+            let (mut items, follow) = read;
+            (reader, more) = (rest, follow);
+            items.retain(|(item, _)| item.key != COMPACT_KEY);
+            let clock = &*self.options.clock;
+            let ops: Vec<_> = items.into_iter().map(|(item, deadline)| put(item, deadline, clock)).collect();
             self.commit(&ops).await.map(|_: Committed| ()).map_err(|error| match error {
                 CommitError::Fault(fault) | CommitError::Uncertain(fault) => fault,
                 CommitError::Conflict(_) => Fault::new(FaultKind::Held, "somebody else writes to this etcd"),
                 CommitError::Input(error) => Fault::new(FaultKind::Full, error),
             })?;
         }
+        Ok(())
     }
 }
 
@@ -123,15 +126,15 @@ pub(super) async fn check(path: &Path) -> Result<(), Fault> {
     .await
 }
 
-/// The items of the next commit; `None` at the end.
-fn chunk(reader: &mut SnapshotReader) -> Result<Option<Vec<Saved>>, Fault> {
+/// The items of the next commit, and whether there may be others after it.
+fn chunk(reader: &mut SnapshotReader) -> Result<(Vec<Saved>, bool), Fault> {
     let (mut items, mut bytes) = (Vec::new(), 0);
     while items.len() < MAX_COMMIT_OPS && bytes < RESTORE_BYTES {
-        let Some(saved) = reader.next()? else { return Ok(Some(items).filter(|items| !items.is_empty())) };
+        let Some(saved) = reader.next()? else { return Ok((items, false)) };
         bytes += saved.0.key.len() + saved.0.value.len();
         items.push(saved);
     }
-    Ok(Some(items))
+    Ok((items, true))
 }
 
 /// The operation that creates a saved item, with what is left of its lifetime.

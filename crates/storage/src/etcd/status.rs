@@ -191,7 +191,8 @@ impl From<Failed> for ReadError {
 /// An error with all its causes, each once.
 pub(super) fn whole(error: &(dyn Error + 'static)) -> String {
     // A status prints its metadata too: its message is enough.
-    let mut text = error.downcast_ref::<Status>().map_or_else(|| error.to_string(), |status| status.message().to_owned());
+    let mut text =
+        error.downcast_ref::<Status>().map_or_else(|| error.to_string(), |status| status.message().to_owned());
     let mut source = error.source();
     while let Some(error) = source {
         let cause = error.to_string();
