@@ -138,7 +138,12 @@ impl Client {
                 let mut grpc = Grpc::new(member.calls.clone()).max_decoding_message_size(bytes);
                 grpc.ready().await.map_err(|error| Status::from_error(error.into()))?;
                 let path = C::PATH.parse().expect("the path of a call");
-                grpc.unary(self.request(request.clone()), path, ProstCodec::<C, C::Answer>::default()).await
+                grpc.unary(
+                    self.request(request.clone(), request.needs_leader()),
+                    path,
+                    ProstCodec::<C, C::Answer>::default(),
+                )
+                .await
             };
             let failed = match self.before(attempts.deadline, work).await {
                 Some(Ok(answer)) => return Ok(answer.into_inner()),
@@ -174,7 +179,7 @@ impl Client {
         requests.try_send(create).expect("a new channel has room");
         let codec = ProstCodec::<WatchRequest, WatchResponse>::default();
         let path = WATCH_PATH.parse().expect("the path of a call");
-        let answer = grpc.streaming(self.request(ReceiverStream::new(receiver)), path, codec).await;
+        let answer = grpc.streaming(self.request(ReceiverStream::new(receiver), true), path, codec).await;
         let responses = answer.map_err(|status| failed(&status))?.into_inner();
         let mut stream = Stream { endpoint: member.endpoint.clone(), requests, responses };
         let created = stream.next().await?;
@@ -199,10 +204,12 @@ impl Client {
         self.clock.monotonic().plus(self.request_timeout)
     }
 
-    fn request<M>(&self, message: M) -> Request<M> {
+    fn request<M>(&self, message: M, needs_leader: bool) -> Request<M> {
         let mut request = Request::new(message);
-        // Without this, a member that has lost the others lets calls wait until it does not know what became of them.
-        request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
+        if needs_leader {
+            // Without this, a member that has lost the others lets calls wait until it does not know what became of them.
+            request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
+        }
         if let Some(token) = self.token() {
             request.metadata_mut().insert("token", token);
         }
@@ -275,7 +282,9 @@ impl<'a> Attempts<'a> {
         if matches!(failed.problem, Problem::StaleToken(_)) && self.client.user.is_some() && !self.renewed {
             self.renewed = true;
             // A login is a call too, one that does not get here: the box is for the compiler.
-            return Box::pin(self.client.login(self.token.take())).await;
+            let login = Box::pin(self.client.login(self.token.take())).await;
+            // Whatever became of the login, the call itself was refused.
+            return login.map_err(|failed| Failed { sent: false, ..failed });
         }
         if !failed.elsewhere {
             return Err(failed);

@@ -135,15 +135,9 @@ impl Failed {
             Code::ResourceExhausted => Busy,
             _ => Unreachable,
         };
-        let mut source: Option<&(dyn Error + 'static)> = Some(status);
-        let connecting = std::iter::from_fn(|| {
-            let error = source?;
-            source = error.source();
-            Some(error)
-        })
-        .any(|error| error.is::<ConnectError>());
+        let connecting = causes(status).any(<dyn Error>::is::<ConnectError>);
         let fault = Fault::new(kind, format_args!("{endpoint}: {whole}"));
-        Failed { problem: Problem::Fault(fault), sent: !connecting && !refused, elsewhere: true }
+        Failed { problem: Problem::Fault(fault), sent: !connecting, elsewhere: true }
     }
 
     /// Whether `other` says more about what is wrong.
@@ -188,18 +182,21 @@ impl From<Failed> for ReadError {
     }
 }
 
-/// An error with all its causes, each once.
+/// An error, its cause, the cause of that and so on.
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source())
+}
+
+/// The words of an error and of all its causes, each once.
 pub(super) fn whole(error: &(dyn Error + 'static)) -> String {
-    // A status prints its metadata too: its message is enough.
-    let mut text =
-        error.downcast_ref::<Status>().map_or_else(|| error.to_string(), |status| status.message().to_owned());
-    let mut source = error.source();
-    while let Some(error) = source {
-        let cause = error.to_string();
-        if !text.contains(&cause) {
-            text = if text.is_empty() { cause } else { format!("{text}: {cause}") };
+    let mut text = String::new();
+    for error in causes(error) {
+        // A status prints its metadata too: its message is enough.
+        let status = error.downcast_ref::<Status>();
+        let words = status.map_or_else(|| error.to_string(), |status| status.message().to_owned());
+        if !text.contains(&words) {
+            text = if text.is_empty() { words } else { format!("{text}: {words}") };
         }
-        source = error.source();
     }
     text
 }

@@ -18,6 +18,21 @@ pub(super) trait Call: Message + Clone + 'static {
     const PATH: &'static str;
     /// Whether it may take effect twice when it is sent twice.
     const CHANGES: bool;
+
+    /// Whether it is to be refused by a member that knows of no leader.
+    fn needs_leader(&self) -> bool {
+        true
+    }
+}
+
+impl Call for RangeRequest {
+    type Answer = RangeResponse;
+    const PATH: &'static str = "/etcdserverpb.KV/Range";
+    const CHANGES: bool = false;
+
+    fn needs_leader(&self) -> bool {
+        !self.serializable
+    }
 }
 
 macro_rules! calls {
@@ -31,7 +46,6 @@ macro_rules! calls {
 }
 
 calls! {
-    RangeRequest => RangeResponse, "/etcdserverpb.KV/Range", changes: false;
     TxnRequest => TxnResponse, "/etcdserverpb.KV/Txn", changes: true;
     CompactionRequest => CompactionResponse, "/etcdserverpb.KV/Compact", changes: false;
     LeaseGrantRequest => LeaseGrantResponse, "/etcdserverpb.Lease/LeaseGrant", changes: false;

@@ -6,10 +6,11 @@
 #![cfg(feature = "etcd")]
 #![expect(
     clippy::unwrap_used,
-    reason = "only functions marked as tests are known as such, and this is one file of them"
+    reason = "only functions marked as tests are known as such, and these are files of them"
 )]
 
-mod etcd_process;
+mod faults;
+mod process;
 
 use std::{
     path::{Path, PathBuf},
@@ -21,15 +22,14 @@ use capstan_storage::{
     Answer, Etcd, EtcdConfig, Fault, FaultKind, Op, Options, Range, SharedStore, Store,
     conformance::{Engine, model},
 };
-use etcd_process::Process;
+use process::Cluster;
 
 /// More keys than these are not worth deleting one by one: the etcd is replaced.
 const MANY_KEYS: u64 = 2_000;
 
 /// An etcd and the store that uses it, or did.
 struct Lent {
-    _process: Process,
-    endpoint: String,
+    etcd: Cluster,
     store: Weak<Etcd>,
     /// The directory of the case, which goes with it; until then the store may be opened again.
     directory: PathBuf,
@@ -44,7 +44,7 @@ struct OnEtcd {
 }
 
 fn engine() -> Option<OnEtcd> {
-    etcd_process::binary().map(|etcd| OnEtcd { etcd })
+    process::binary().map(|etcd| OnEtcd { etcd })
 }
 
 fn config(endpoint: &str) -> EtcdConfig {
@@ -66,16 +66,10 @@ impl OnEtcd {
                 free.map(|free| lent.swap_remove(free))
             };
             let Some(mut lent) = free else {
-                let (process, endpoint) = etcd_process::single(&self.etcd, &["--max-request-bytes=8388608"]);
-                return Lent {
-                    _process: process,
-                    endpoint,
-                    store: Weak::new(),
-                    directory: directory.to_owned(),
-                    clean: true,
-                };
+                let etcd = Cluster::start(&self.etcd, 1, "http", &["--max-request-bytes=8388608"]);
+                return Lent { etcd, store: Weak::new(), directory: directory.to_owned(), clean: true };
             };
-            if lent.clean || empty(&lent.endpoint).await {
+            if lent.clean || empty(&lent.etcd.endpoints[0]).await {
                 lent.clean = true;
                 lent.directory = directory.to_owned();
                 return lent;
@@ -120,7 +114,7 @@ impl Engine for OnEtcd {
         let directory = directory.to_owned();
         Box::pin(async move {
             let lent = self.take(&directory).await;
-            let opened = Etcd::connect(config(&lent.endpoint), options).await;
+            let opened = Etcd::connect(config(&lent.etcd.endpoints[0]), options).await;
             self.lend(lent, opened)
         })
     }
@@ -129,7 +123,7 @@ impl Engine for OnEtcd {
         let (snapshot, directory) = (snapshot.to_owned(), directory.to_owned());
         Box::pin(async move {
             let lent = self.take(&directory).await;
-            let opened = Etcd::restore(&snapshot, config(&lent.endpoint), options).await;
+            let opened = Etcd::restore(&snapshot, config(&lent.etcd.endpoints[0]), options).await;
             self.lend(lent, opened)
         })
     }
@@ -139,7 +133,7 @@ impl Engine for OnEtcd {
         let at = lent.iter().position(|lent| lent.directory == directory).expect("it was open before");
         let lent = lent.swap_remove(at);
         Some(Box::pin(async move {
-            let opened = Etcd::connect(config(&lent.endpoint), options).await;
+            let opened = Etcd::connect(config(&lent.etcd.endpoints[0]), options).await;
             self.lend(lent, opened)
         }))
     }
@@ -165,6 +159,6 @@ capstan_storage::conformance_tests!(match engine() {
 #[test]
 fn random_operations_agree_with_the_model() {
     if let Some(engine) = engine() {
-        model::check(engine, 24);
+        model::check(engine, 64);
     }
 }
