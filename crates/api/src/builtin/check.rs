@@ -23,20 +23,24 @@ pub fn check(schema: &Schema, value: &Value) -> ErrorList {
         }
         match value {
             Value::Object(map) => {
-                for field in node.fields().filter(|field| field.required && !map.contains_key(field.name)) {
-                    check.errors.push(Error::required(check.path(place, Some(Segment::Child(field.name))), ""));
+                for name in node.required_fields().filter(|name| !map.contains_key(name)) {
+                    check.errors.push(Error::required(check.path(place, Some(Segment::Child(name))), ""));
                 }
-                for (key, value) in map.iter().rev() {
-                    let next = node.field(key).map(|field| (field.node, Segment::Child(key)));
-                    let next = next.or_else(|| Some((node.additional()?, Segment::Key(key))));
-                    if let Some((node, segment)) = next {
+                let (first, mut from) = (rest.len(), 0);
+                for (key, value) in map.iter() {
+                    let next = match node.additional() {
+                        Some(values) => Some((values, Segment::Key(key))),
+                        None => node.field_from(&mut from, key).map(|field| (field.node, Segment::Child(key))),
+                    };
+                    if let Some((node, segment)) = next.filter(|(node, _)| matters(*node, value)) {
                         rest.push((node, value, Some(check.place(place, segment))));
                     }
                 }
+                rest[first..].reverse();
             }
             Value::Array(items) => {
                 if let Some(node) = node.items() {
-                    for (index, value) in items.iter().enumerate().rev() {
+                    for (index, value) in items.iter().enumerate().rev().filter(|(_, value)| matters(node, value)) {
                         rest.push((node, value, Some(check.place(place, Segment::Index(index)))));
                     }
                 }
@@ -45,6 +49,11 @@ pub fn check(schema: &Schema, value: &Value) -> ErrorList {
         }
     }
     check.errors
+}
+
+/// Whether there is something to check.
+fn matters(node: NodeRef<'_>, value: &Value) -> bool {
+    matches!(value, Value::Object(_) | Value::Array(_)) || !node.published_values().is_empty()
 }
 
 /// The way to each place is kept backwards: most are never told.

@@ -100,6 +100,16 @@ fn with_absent(node: Node, field: &Field<'_>) -> Node {
     }
 }
 
+/// Whether a field that is not set gets a value when the object is defaulted.
+fn is_defaulted(field: &Field<'_>) -> bool {
+    matches!(field.absent, text::Absent::Zero | text::Absent::Null) || shown_default(field).is_some()
+}
+
+/// The default of a field; one that is dropped again when it is encoded is none.
+fn shown_default<'a>(field: &Field<'a>) -> Option<&'a str> {
+    field.default.filter(|default| field.absent != text::Absent::Dropped || !text::is_zero(default))
+}
+
 /// The fields of a type.
 fn fields(ty: usize) -> impl Iterator<Item = Field<'static>> {
     let lines = type_block(ty).skip(1).filter(|line| !line.starts_with(EMBEDDED) && !line.starts_with(UNION));
@@ -133,7 +143,7 @@ impl Nodes {
             number: number(field.number),
             required: field.required,
             node: self.place(&field),
-            defaulted: false,
+            defaulted: is_defaulted(&field),
         });
         let fields = fields.collect();
         self.nodes[0] = Node {
@@ -147,9 +157,7 @@ impl Nodes {
 
     /// The node of a field: a shared one if it says nothing special.
     fn place(&mut self, field: &Field<'static>) -> NodeId {
-        // A default that is dropped again when it is encoded is none.
-        let shows = |default: &&str| field.absent != text::Absent::Dropped || !text::is_zero(default);
-        let default = field.default.filter(shows);
+        let default = shown_default(field);
         let said = [default, field.map, field.patch, field.key, field.enumeration];
         if said.iter().all(Option::is_none) {
             if let Some(at) = find_shared(field) {

@@ -359,20 +359,14 @@ pub struct GoField {
 }
 
 impl Definition {
-    /// Sees to what nodes say about themselves, in the definition with this number.
-    fn settled(mut self, definition: usize) -> Self {
-        let has_default = |node: &Node| {
-            node.rules.as_ref().is_some_and(|rules| rules.default.is_some())
-                || node.facts.as_ref().is_some_and(|facts| facts.default.is_some())
-                || node.absent == Absent::Zero
-        };
+    /// Sees to what nodes of the only definition of a schema say about themselves.
+    fn settled(mut self) -> Self {
+        let has_default = |node: &Node| node.rules.as_ref().is_some_and(|rules| rules.default.is_some());
         let defaulted: Vec<bool> = self.nodes.iter().map(has_default).collect();
         for node in &mut self.nodes {
             node.constrained = node.rules.as_ref().is_some_and(|rules| rules.constrain());
             for field in &mut node.fields {
-                // Of a node elsewhere nothing is known yet.
-                let id = field.node;
-                field.defaulted = id.definition() != definition || defaulted.get(id.node()).is_none_or(|&has| has);
+                field.defaulted = defaulted.get(field.node.node()).is_none_or(|&has| has);
             }
         }
         self
@@ -389,7 +383,7 @@ struct Arena {
 impl Arena {
     fn node(&self, id: NodeId) -> &Node {
         let definition = id.definition();
-        &self.definitions[definition].get_or_init(|| (self.load)(definition).settled(definition)).nodes[id.node()]
+        &self.definitions[definition].get_or_init(|| (self.load)(definition)).nodes[id.node()]
     }
 }
 
@@ -410,7 +404,7 @@ impl Schema {
     /// A schema of one definition, all there from the start. `nodes[0]` is the root.
     #[must_use]
     pub fn from_nodes(nodes: Vec<Node>) -> Self {
-        let definition = OnceLock::from(Definition { nodes: nodes.into() }.settled(0));
+        let definition = OnceLock::from(Definition { nodes: nodes.into() }.settled());
         let arena = Arena {
             definitions: Box::new([definition]),
             load: |_| unreachable!("there is just one definition"),
@@ -752,6 +746,11 @@ impl<'a> NodeRef<'a> {
     /// The known fields that may have a default.
     pub(crate) fn defaulted_fields(self) -> impl Iterator<Item = FieldRef<'a>> {
         self.shape.fields.iter().filter(|field| field.defaulted).map(move |field| self.field_ref(field))
+    }
+
+    /// The names of the known fields that must be there.
+    pub(crate) fn required_fields(self) -> impl Iterator<Item = &'a Name> {
+        self.shape.fields.iter().filter(|field| field.required).map(|field| &field.name)
     }
 
     /// The known fields in the order of their names.

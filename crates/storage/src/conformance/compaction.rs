@@ -95,7 +95,8 @@ pub(super) async fn old_states_go_by_themselves(world: World) {
         world.advance(Duration::from_millis(500));
         tokio::task::yield_now().await;
     }
-    assert_eq!(list(&store, "", At::Present).await, ["k=v"]);
+    // Not all keys: on etcd there is one by which servers take turns to compact.
+    assert_eq!(list(&store, "k", At::Present).await, ["k=v"]);
 }
 
 pub(super) async fn young_states_stay(world: World) {

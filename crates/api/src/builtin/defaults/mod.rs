@@ -1,8 +1,8 @@
 //! Defaults of built-in kinds: what upstream fills in, and the shape that Go gives an object.
 //!
-//! One walk over the object, parents first. In each object it drops the zero values that Go would not print, applies the
-//! [`rules`] of the type, then the static defaults of the schema, then adds the fields that Go always prints
-//! (`resources: {}`, `status: {}`). What comes out is what the real server would have stored.
+//! One walk over the object, parents first. In each object it applies the [`rules`] of the type, then the static defaults
+//! of the schema, among them what Go always prints (`resources: {}`, `status: {}`). Decoding has dropped the zero values that
+//! Go would not print, so what comes out is what the real server would have stored.
 
 mod hooks;
 mod pod_resources;
@@ -30,19 +30,22 @@ pub fn default(schema: &Schema, value: &mut Value) {
                     if child.format() == Format::Quantity {
                         map.iter_mut().for_each(|(_, amount)| round(amount));
                     }
-                    map.iter_mut().for_each(|(_, value)| push(&mut rest, child, value));
+                    rest.extend(
+                        map.iter_mut().map(|(_, value)| (child, value)).filter(|(_, value)| is_container(value)),
+                    );
                 } else {
                     shape(node, map);
-                    for (key, value) in map.iter_mut() {
-                        if let Some(field) = node.field(key) {
-                            push(&mut rest, field.node, value);
+                    let mut from = 0;
+                    for (key, value) in map.iter_mut().filter(|(_, value)| is_container(value)) {
+                        if let Some(field) = node.field_from(&mut from, key) {
+                            rest.push((field.node, value));
                         }
                     }
                 }
             }
             Value::Array(items) => {
                 if let Some(child) = node.items() {
-                    items.iter_mut().for_each(|value| push(&mut rest, child, value));
+                    rest.extend(items.iter_mut().map(|value| (child, value)).filter(|(_, value)| is_container(value)));
                 }
             }
             _ => {}
@@ -50,10 +53,8 @@ pub fn default(schema: &Schema, value: &mut Value) {
     }
 }
 
-fn push<'a, 'v>(rest: &mut Vec<(NodeRef<'a>, &'v mut Value)>, node: NodeRef<'a>, value: &'v mut Value) {
-    if matches!(value, Value::Object(_) | Value::Array(_)) {
-        rest.push((node, value));
-    }
+fn is_container(value: &Value) -> bool {
+    matches!(value, Value::Object(_) | Value::Array(_))
 }
 
 /// What is finer than [`RESOURCE_SCALE`] is rounded up, in maps of resources.
@@ -66,16 +67,12 @@ fn round(amount: &mut Value) {
 
 /// Gives the object the fields that it would have upstream.
 fn shape(node: NodeRef<'_>, map: &mut Map) {
-    map.retain(|key, value| match node.field(key) {
-        Some(field) => !(value.is_null() && field.node.absent() != Absent::Null || drops(field, value)),
-        None => true,
-    });
     if let Some(rules) = node.full_type_name().and_then(rules_of) {
         for rule in rules {
             run(rule, node, map);
         }
     }
-    for field in node.fields() {
+    for field in node.defaulted_fields() {
         let present = map.get(field.name);
         if let Some(default) = field.node.default() {
             if is_unset(field, present) {
