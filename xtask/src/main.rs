@@ -5,7 +5,8 @@ mod tidy;
 
 use std::process::ExitCode;
 
-/// A command: its name, what it does in a few words, and the function that does it with the arguments that follow the name.
+/// A command: its name, what it does in a few words, and the function that does it with the arguments that follow the
+/// name.
 type Command = (&'static str, &'static str, fn(&[String]) -> Result<(), String>);
 
 const COMMANDS: &[Command] = &[

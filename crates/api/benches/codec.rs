@@ -44,8 +44,8 @@ fn codecs(c: &mut Criterion) {
     group.finish();
 }
 
-/// Prints how much longer than the yardstick each way takes. The runs are short and alternate and the best of each counts, so that
-/// a busy machine does not matter much.
+/// Prints how much longer than the yardstick each way takes. The runs are short and alternate and the best of each
+/// counts, so that a busy machine does not matter much.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 fn ratios(_: &mut Criterion) {
     let run = |way: &mut dyn FnMut(), best: &mut f64| {

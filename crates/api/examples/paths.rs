@@ -1,4 +1,5 @@
-//! Rust types, the kinds and resources they stand for, and where a server serves them: built-in ones and those of a shop.
+//! Rust types, the kinds and resources they stand for, and where a server serves them: built-in ones and those of a
+//! shop.
 //!
 //! ```text
 //! cargo run -p capstan-api --example paths

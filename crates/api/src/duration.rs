@@ -221,7 +221,8 @@ fn digits(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }
 
-/// `0.digits` of a unit in nanoseconds, computed in floating point as Go does; digits beyond what a number holds are ignored.
+/// `0.digits` of a unit in nanoseconds, computed in floating point as Go does; digits beyond what a number holds are
+/// ignored.
 #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "as in Go")]
 fn fraction_of(digits: &str, size: u64) -> u64 {
     let (mut number, mut scale) = (0_u64, 1.0_f64);

@@ -6,8 +6,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// An immutable name: of a group, version, kind, resource or field.
 ///
-/// Names of built-in things are `'static` and cost nothing; names met at run time are shared by count. A clone never copies
-/// the letters.
+/// Names of built-in things are `'static` and cost nothing; names met at run time are shared by count. A clone never
+/// copies the letters.
 #[derive(Clone)]
 pub struct Name(Repr);
 

@@ -1,4 +1,5 @@
-//! The command `capstan`: the composition root, and the only crate that reads flags, the environment or the user's home.
+//! The command `capstan`: the composition root, and the only crate that reads flags, the environment or the user's
+//! home.
 
 mod manifests;
 mod resources;

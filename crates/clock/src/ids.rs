@@ -16,7 +16,8 @@ const SUFFIX_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// Where uids, suffixes of generated names and jitter come from.
 ///
-/// Implementors give [`fill`](Ids::fill); the rest follows from it. May be called from any thread; never blocks for long.
+/// Implementors give [`fill`](Ids::fill); the rest follows from it. May be called from any thread; never blocks for
+/// long.
 pub trait Ids: fmt::Debug + Send + Sync + 'static {
     /// Fills `bytes` with random ones.
     fn fill(&self, bytes: &mut [u8]);

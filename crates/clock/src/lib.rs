@@ -43,9 +43,9 @@ impl Moment {
 
 /// Where time comes from.
 ///
-/// `now` is the date and may jump; `monotonic` only grows; waiting is by `monotonic`. All methods may be called from any
-/// thread and none blocks. Sleepers of one clock wake in the order of their deadlines, those of one deadline in the order
-/// in which they first were polled.
+/// `now` is the date and may jump; `monotonic` only grows; waiting is by `monotonic`. All methods may be called from
+/// any thread and none blocks. Sleepers of one clock wake in the order of their deadlines, those of one deadline in the
+/// order in which they first were polled.
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
     /// The date and time.
     fn now(&self) -> Timestamp;

@@ -15,8 +15,8 @@ use crate::{Clock, Moment, Sleep};
 
 /// A clock that moves only when told: virtual time.
 ///
-/// Clones share one time. [`advance`](ManualClock::advance) wakes every sleeper whose deadline it passes, in the order of
-/// the deadlines, but does not wait for them to run; who wants to stop at each deadline asks
+/// Clones share one time. [`advance`](ManualClock::advance) wakes every sleeper whose deadline it passes, in the order
+/// of the deadlines, but does not wait for them to run; who wants to stop at each deadline asks
 /// [`next_deadline`](ManualClock::next_deadline) and advances step by step.
 #[derive(Clone, Debug)]
 pub struct ManualClock {

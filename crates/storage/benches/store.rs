@@ -1,8 +1,7 @@
 //! The store's figures: `cargo bench -p capstan-storage [-- --seconds N --keys N --only creates|watchers|open]`.
 //!
-//! Creates run on the embedded engine and on a real etcd in turn, on the same machine and disk, both syncing; the ratio is
-//! the result. Opening and memory are measured in a process of their
-//! own, so that nothing else is in the figures.
+//! Creates run on the embedded engine and on a real etcd in turn, on the same machine and disk, both syncing; the ratio
+//! is the result. Opening and memory are measured in a process of their own, so that nothing else is in the figures.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that fails may panic")]
 

@@ -1,7 +1,7 @@
 //! The crash loop: `cargo run --release -p capstan-storage --example crash -- --kills 200 [--seed N]`.
 //!
-//! A child process writes to a store as fast as it can and tells, line by line, what was acknowledged and what a watch has
-//! delivered. It is killed, or aborts or panics at a named point; then the store is opened here and checked: every
+//! A child process writes to a store as fast as it can and tells, line by line, what was acknowledged and what a watch
+//! has delivered. It is killed, or aborts or panics at a named point; then the store is opened here and checked: every
 //! acknowledged write is there, none is there in half, revisions only grow, and the watch history is what the log says.
 //! Then the next child goes on with the same store. Exits with 1 if anything was lost.
 

@@ -15,15 +15,15 @@ pub struct ConsistencyHash {
 
 /// Makes a [`ConsistencyHash`] from items in any order.
 ///
-/// An item's hash is taken over its key, its modification revision and its value, and the hashes are added up. So the order
-/// does not matter: an engine may go through its keys as it likes, in parallel, or keep the sum up to date with every commit
-/// ([`add`](ConsistencyHasher::add), [`remove`](ConsistencyHasher::remove)). Lifetimes are not part of it, because
-/// etcd does not tell them with the key. It finds differences by accident, not those by intent.
+/// An item's hash is taken over its key, its modification revision and its value, and the hashes are added up. So the
+/// order does not matter: an engine may go through its keys as it likes, in parallel, or keep the sum up to date with
+/// every commit ([`add`](ConsistencyHasher::add), [`remove`](ConsistencyHasher::remove)). Lifetimes are not part of it,
+/// because etcd does not tell them with the key. It finds differences by accident, not those by intent.
 ///
-/// The item's hash, exactly: start at 0x243f6a8885a308d3; take in the length of the key, the key, the modification revision,
-/// the length of the value, the value; numbers as one little-endian 64-bit word, bytes as such words with the last filled up
-/// with zeros; each word is taken in by `h = fold((h ^ word) × 0x9e3779b97f4a7c15)`, where `fold` is the upper half of
-/// the 128-bit product exclusive-or the lower; and a last word of 0x13198a2e03707344.
+/// The item's hash, exactly: start at 0x243f6a8885a308d3; take in the length of the key, the key, the modification
+/// revision, the length of the value, the value; numbers as one little-endian 64-bit word, bytes as such words with the
+/// last filled up with zeros; each word is taken in by `h = fold((h ^ word) × 0x9e3779b97f4a7c15)`, where `fold` is the
+/// upper half of the 128-bit product exclusive-or the lower; and a last word of 0x13198a2e03707344.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConsistencyHasher {
     keys: u64,

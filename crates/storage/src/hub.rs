@@ -2,9 +2,9 @@
 //!
 //! Nothing is queued per watch. The hub keeps the recent batches of each watched prefix once, for all watches of that
 //! prefix, within one bound for all; a watch is a position that pulls. To be slow is to have a position that the recent
-//! batches have left behind: such a watch reads on from the engine's [`History`] until it is back among the recent ones.
-//! So parking and resuming is no special case, a commit does the same work whether readers are fast or slow, and the changes
-//! of a commit are filtered once a prefix and not once a watch.
+//! batches have left behind: such a watch reads on from the engine's [`History`] until it is back among the recent
+//! ones. So parking and resuming is no special case, a commit does the same work whether readers are fast or slow, and
+//! the changes of a commit are filtered once a prefix and not once a watch.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -30,8 +30,9 @@ pub(crate) type Reading = Pin<Box<dyn Future<Output = Result<Stretch, ReadError>
 
 /// Where a watch that is behind the recent batches reads on.
 pub(crate) trait History: Send + Sync + 'static {
-    /// The next batches under `prefix` after `after`: as many as the engine finds handy, bounded. Fails as compacted when
-    /// changes after `after` are gone. Must make progress: `through` is after `after`, unless the store stands at it.
+    /// The next batches under `prefix` after `after`: as many as the engine finds handy, bounded. Fails as compacted
+    /// when changes after `after` are gone. Must make progress: `through` is after `after`, unless the store stands at
+    /// it.
     fn read(&self, prefix: &Key, after: Revision) -> Reading;
 }
 
@@ -134,8 +135,8 @@ impl Hub {
         Wakeups(state.groups.values_mut().flat_map(|group| group.wakers.drain().map(|(_, waker)| waker)).collect())
     }
 
-    /// Puts a watch in place. The engine has checked `request.after` against its present and its compaction revision, in
-    /// an order such that no publication lies between the check and this call, or that `history` can make up for it.
+    /// Puts a watch in place. The engine has checked `request.after` against its present and its compaction revision,
+    /// in an order such that no publication lies between the check and this call, or that `history` can make up for it.
     pub(crate) fn watch(
         self: &Arc<Self>,
         request: WatchRequest,

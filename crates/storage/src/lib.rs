@@ -1,15 +1,15 @@
 //! Bytes under keys, with revisions, watches and durability.
 //!
 //! The store under the API server. It knows keys, bytes and revisions; it knows no kinds, no JSON and no paths, and it
-//! caches nothing for its readers (the server's cache is fed by [`Store::watch`]). What an engine promises is written on
-//! [`Store`], once for all engines; what the promises cost is bounded by the constants in [`limits`].
+//! caches nothing for its readers (the server's cache is fed by [`Store::watch`]). What an engine promises is written
+//! on [`Store`], once for all engines; what the promises cost is bounded by the constants in [`limits`].
 //!
-//! Engines: [`Memory`] (tests, forks), [`Embedded`] (one machine, on disk) and `Etcd` (feature `etcd`; when one machine is not
-//! enough). An engine is chosen at run time as a [`SharedStore`].
+//! Engines: [`Memory`] (tests, forks), [`Embedded`] (one machine, on disk) and `Etcd` (feature `etcd`; when one machine
+//! is not enough). An engine is chosen at run time as a [`SharedStore`].
 //!
-//! A new engine implements [`Store`] and runs the conformance suite (feature `conformance`); the pieces that engines share
-//! are [`ConsistencyHasher`], the portable snapshot file (`snapshot`) and, for engines inside this process, the watch hub
-//! (`hub`), the bounded wait for a revision (`freshness`) and deadlines (`expiry`).
+//! A new engine implements [`Store`] and runs the conformance suite (feature `conformance`); the pieces that engines
+//! share are [`ConsistencyHasher`], the portable snapshot file (`snapshot`) and, for engines inside this process, the
+//! watch hub (`hub`), the bounded wait for a revision (`freshness`) and deadlines (`expiry`).
 
 #[cfg(feature = "conformance")]
 pub mod conformance;

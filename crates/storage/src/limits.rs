@@ -13,21 +13,22 @@ pub const MAX_KEY_BYTES: usize = 4 * 1024;
 /// The most operations in one commit: etcd's default `--max-txn-ops`.
 pub const MAX_COMMIT_OPS: usize = 128;
 
-/// The most bytes of keys and values in one commit. An etcd that was started with a smaller `--max-request-bytes` (1.5 MiB
-/// for the whole request by default) refuses earlier, with the same error.
+/// The most bytes of keys and values in one commit. An etcd that was started with a smaller `--max-request-bytes` (1.5
+/// MiB for the whole request by default) refuses earlier, with the same error.
 pub const MAX_COMMIT_BYTES: usize = 4 * 1024 * 1024;
 
 /// The most items of one page of a range, also when no limit was asked for.
 pub const MAX_PAGE_ITEMS: usize = 10_000;
 
-/// A page ends early, with `more` set, once its keys and values reach this many bytes. (One item may go past it. etcd cannot
-/// count bytes for us, so its engine may go past it by more.)
+/// A page ends early, with `more` set, once its keys and values reach this many bytes. (One item may go past it. etcd
+/// cannot count bytes for us, so its engine may go past it by more.)
 pub const PAGE_BYTES: usize = 16 * 1024 * 1024;
 
 /// The most watches that one store serves at a time.
 pub const MAX_WATCHES: usize = 100_000;
 
-/// How long a read waits for the revision of [`At::NotOlderThan`](crate::At::NotOlderThan) unless the options say otherwise.
+/// How long a read waits for the revision of [`At::NotOlderThan`](crate::At::NotOlderThan) unless the options say
+/// otherwise.
 pub const FRESHNESS_WAIT: Duration = Duration::from_secs(3);
 
 /// How long history is kept unless the options say otherwise.

@@ -12,7 +12,8 @@ pub enum At {
     /// The present: at least every commit that was acknowledged before the read began (linearizable).
     #[default]
     Present,
-    /// Any state at this revision or later, not necessarily the present. Waits, bounded, while the store has not reached it.
+    /// Any state at this revision or later, not necessarily the present. Waits, bounded, while the store has not
+    /// reached it.
     NotOlderThan(Revision),
     /// The state exactly as of this revision, the same whenever it is asked.
     Exactly(Revision),

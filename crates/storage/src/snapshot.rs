@@ -1,9 +1,9 @@
 //! The portable snapshot: a file with all keys of one state, the same on every engine.
 //!
-//! Eight bytes of magic and the revision; then the items by key, each as the length of its key and its value, its modification
-//! revision, its deadline, its key and its value; then a key length of zero, the number of items, the consistency hash and a
-//! checksum over everything before. Lengths are `u32`, the rest 64 bits, all little-endian. So a store can move between
-//! engines, and damage or a missing end is found before anything is restored.
+//! Eight bytes of magic and the revision; then the items by key, each as the length of its key and its value, its
+//! modification revision, its deadline, its key and its value; then a key length of zero, the number of items, the
+//! consistency hash and a checksum over everything before. Lengths are `u32`, the rest 64 bits, all little-endian. So a
+//! store can move between engines, and damage or a missing end is found before anything is restored.
 
 use std::{
     fs::{self, File},

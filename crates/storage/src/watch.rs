@@ -34,7 +34,8 @@ pub struct Event {
 pub struct Batch {
     /// The revision that the commit took.
     pub revision: Revision,
-    /// The changes, in the order of the commit's operations; at least one. Shared between watchers where the engine can.
+    /// The changes, in the order of the commit's operations; at least one. Shared between watchers where the engine
+    /// can.
     pub events: Arc<[Event]>,
 }
 
@@ -74,8 +75,9 @@ impl Watch {
     /// May be cancelled (in a `select!`) without loss.
     ///
     /// # Errors
-    /// [`ReadError::Compacted`] when this reader was so slow that what it has not seen yet is gone: read again and watch
-    /// from there. [`ReadError::Fault`] when the engine cannot go on: watch again from the last revision that was seen.
+    /// [`ReadError::Compacted`] when this reader was so slow that what it has not seen yet is gone: read again and
+    /// watch from there. [`ReadError::Fault`] when the engine cannot go on: watch again from the last revision that was
+    /// seen.
     pub async fn next(&mut self) -> Result<WatchItem, ReadError> {
         poll_fn(|cx| self.poll_next(cx)).await
     }

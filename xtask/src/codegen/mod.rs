@@ -1,16 +1,16 @@
 //! `cargo xtask codegen`: turns the published definition of the API into the committed table of facts.
 //!
 //! ```text
-//! cargo xtask codegen --from DIR             a folder with openapi-v3/, discovery-api.json, discovery-apis.json, tables.json,
-//!                                            protobuf.json and version.json, as read from a running server
+//! cargo xtask codegen --from DIR             a folder with openapi-v3/, discovery-api.json, discovery-apis.json,
+//!                                            tables.json, protobuf.json and version.json, as read from a server
 //! cargo xtask codegen --from-server ADDR     a running server behind `kubectl proxy --port=8001`: 127.0.0.1:8001
 //!                     --go DIR               also read Go's types from k8s.io modules in DIR: ~/go/pkg/mod/k8s.io
 //!                     --check                change nothing, fail if something would change
-//! cargo xtask codegen --check                without a source: the committed table must be well-formed and in canonical form
+//! cargo xtask codegen --check                without a source: the committed table must be in canonical form
 //! ```
 //!
-//! Not every source knows everything: protobuf numbers cannot be asked from a server, Go's types are known to Go's source alone.
-//! What a source lacks is taken from the present table.
+//! Not every source knows everything: protobuf numbers cannot be asked from a server, Go's types are known to Go's
+//! source alone. What a source lacks is taken from the present table.
 
 mod golang;
 mod model;

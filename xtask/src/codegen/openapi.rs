@@ -82,7 +82,8 @@ fn read_field(name: &str, schema: &Value) -> Result<Field<'static>, String> {
     })
 }
 
-/// The type as the table writes it; `enumeration` gets the values there are, if they are listed here or in the elements.
+/// The type as the table writes it; `enumeration` gets the values there are, if they are listed here or in the
+/// elements.
 fn type_text(schema: &Value, enumeration: &mut Option<String>) -> Result<String, String> {
     let all_of = schema.get("allOf").and_then(Value::as_array).and_then(|all| all.first());
     if let Some(reference) = all_of.or(Some(schema)).and_then(|schema| text(schema, "$ref")) {

@@ -1,4 +1,5 @@
-//! What the published definition says against an object of a built-in kind: missing fields, and values that it does not know.
+//! What the published definition says against an object of a built-in kind: missing fields, and values that it does not
+//! know.
 //!
 //! Decoding has seen to the types. What upstream's code checks beyond the definition is the server's to say.
 
@@ -11,8 +12,8 @@ use crate::{
 /// The most errors that are told of one object.
 const MAX_ERRORS: usize = 1_000;
 
-/// Checks an object that was decoded by this schema and has not been defaulted yet: afterwards Go's zero values stand where
-/// fields were missing.
+/// Checks an object that was decoded by this schema and has not been defaulted yet: afterwards Go's zero values stand
+/// where fields were missing.
 #[must_use]
 pub fn check(schema: &Schema, value: &Value) -> ErrorList {
     let mut check = Check { places: Vec::new(), errors: ErrorList::new() };

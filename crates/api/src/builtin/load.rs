@@ -195,7 +195,8 @@ impl Nodes {
         })
     }
 
-    /// A node that says what values of the type look like. Elements of lists and maps get nodes of their own or shared ones.
+    /// A node that says what values of the type look like. Elements of lists and maps get nodes of their own or shared
+    /// ones.
     fn shape(&mut self, ty: &str, field: &Field<'_>) -> Node {
         let (ty, wrapped) = ty.strip_prefix('*').map_or((ty, false), |ty| (ty, true));
         if let Some(element) = ty.strip_prefix("[]").or(ty.strip_prefix("{}")) {

@@ -1,8 +1,8 @@
 //! The kinds that Kubernetes has built in, as a table of facts.
 //!
-//! `table.txt` is made by `cargo xtask codegen` from the published definition of the API. It is part of the program as it is;
-//! a type or a row is read when it is first asked for, so a program that uses three kinds pays for three. The [schemas](schema)
-//! of all kinds share one arena.
+//! `table.txt` is made by `cargo xtask codegen` from the published definition of the API. It is part of the program as
+//! it is; a type or a row is read when it is first asked for, so a program that uses three kinds pays for three. The
+//! [schemas](schema) of all kinds share one arena.
 //!
 //! ```
 //! use capstan_api::{builtin, names::GroupVersionKind};

@@ -1,7 +1,7 @@
 //! The table's grammar: how a line says what it says, read and printed.
 //!
-//! The table is text so that a change of the API is a readable difference. Lines at the margin open a block, lines with a
-//! space before them belong to it:
+//! The table is text so that a change of the API is a readable difference. Lines at the margin open a block, lines with
+//! a space before them belong to it:
 //!
 //! ```text
 //! group apps/v1 apps.v1
@@ -15,20 +15,21 @@
 //!  ports 6 []core.v1.ContainerPort list=map:containerPort,protocol patch=merge key=containerPort
 //! ```
 //!
-//! A type is `string`, `bool`, `int32`, `int64`, `double`, `bytes`, `time`, `micro-time`, `quantity`, `int-or-string`, `raw`,
-//! `json`, `schema-or-bool`, `schema-or-list`, `schema-or-strings`, the name of another type, or one of those behind `[]` (a
-//! list), `{}` (a map from strings) or `*` (in protobuf a message that has the list as its field 1).
+//! A type is `string`, `bool`, `int32`, `int64`, `double`, `bytes`, `time`, `micro-time`, `quantity`, `int-or-string`,
+//! `raw`, `json`, `schema-or-bool`, `schema-or-list`, `schema-or-strings`, the name of another type, or one of those
+//! behind `[]` (a list), `{}` (a map from strings) or `*` (in protobuf a message that has the list as its field 1).
 
 use std::fmt;
 
 /// What stands in the JSON of a field that was never set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Absent {
-    /// Nothing; nor if it is a scalar, list or map that was set to the zero value or to nothing, so that a default of that never
-    /// shows.
+    /// Nothing; nor if it is a scalar, list or map that was set to the zero value or to nothing, so that a default of
+    /// that never shows.
     #[default]
     Dropped,
-    /// Nothing, but a zero value that was set is encoded. Said of scalars and lists alone: objects that are not `Zero` are so.
+    /// Nothing, but a zero value that was set is encoded. Said of scalars and lists alone: objects that are not `Zero`
+    /// are so.
     Pointer,
     /// The zero value of its type, `{}` if that is an object.
     Zero,
@@ -166,11 +167,12 @@ impl fmt::Display for TypeHead<'_> {
     }
 }
 
-/// The letters that begin a line of a type's block which is not a field: an embedded struct, `> 1 ProbeHandler`, with its
-/// place in protobuf and the name that Go gives it.
+/// The letters that begin a line of a type's block which is not a field: an embedded struct, `> 1 ProbeHandler`, with
+/// its place in protobuf and the name that Go gives it.
 pub const EMBEDDED: &str = " > ";
 
-/// The letters that begin the line of a union: ` ~ type localhostProfile:LocalhostProfile`; `-` if there is no discriminator.
+/// The letters that begin the line of a union: ` ~ type localhostProfile:LocalhostProfile`; `-` if there is no
+/// discriminator.
 pub const UNION: &str = " ~ ";
 
 /// Where the packages of types are, for their full names: everything else is `io.k8s.api.`.

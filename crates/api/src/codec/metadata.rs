@@ -6,9 +6,9 @@ use crate::json::{self, Reader, Token};
 
 /// What an object says about itself. Strings without escapes are borrowed from the text.
 ///
-/// All of the text is looked at once: what is not metadata is passed over, but text that is not JSON is refused wherever it is.
-/// Fields of other types than they should be are refused, fields that nobody knows are passed over, and of fields that come
-/// twice the last one counts.
+/// All of the text is looked at once: what is not metadata is passed over, but text that is not JSON is refused
+/// wherever it is. Fields of other types than they should be are refused, fields that nobody knows are passed over, and
+/// of fields that come twice the last one counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata<'a> {
     /// The group and version, as `apps/v1`.

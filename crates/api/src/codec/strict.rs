@@ -58,7 +58,8 @@ pub struct StrictErrors {
 }
 
 impl StrictErrors {
-    /// Adds a finding, unless it is there already or there are too many: see [`MAX_STRICT_ERRORS`] and [`MAX_STRICT_BYTES`].
+    /// Adds a finding, unless it is there already or there are too many: see [`MAX_STRICT_ERRORS`] and
+    /// [`MAX_STRICT_BYTES`].
     pub fn push(&mut self, error: StrictError) {
         let bytes = self.bytes + error.text().len();
         if self.is_full() || (bytes > MAX_STRICT_BYTES && !self.found.is_empty()) || self.found.contains(&error) {
@@ -115,8 +116,8 @@ impl std::error::Error for StrictErrors {}
 
 /// The way to a field as strict decoders write it: `spec.containers[0].env`.
 ///
-/// It follows a decoder down and up; a decoder that keeps the way itself can also make one when it has something to report.
-/// Unlike the paths of validation it knows only fields and positions, and the empty key is a key.
+/// It follows a decoder down and up; a decoder that keeps the way itself can also make one when it has something to
+/// report. Unlike the paths of validation it knows only fields and positions, and the empty key is a key.
 #[derive(Clone, Debug, Default)]
 pub struct StrictPath {
     text: String,

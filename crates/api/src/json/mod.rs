@@ -1,8 +1,8 @@
 //! JSON in and out.
 //!
 //! [`Reader`] is a pull parser: one token at a time, no recursion, with Go's limits and Go's words for what is wrong.
-//! [`parse`] builds a [`Value`] from it; the schema's decoder drives it directly. Writing prints what Go prints: sorted keys,
-//! `1.0` as `1`, large and small floats with an exponent, `<`, `>` and `&` left alone.
+//! [`parse`] builds a [`Value`] from it; the schema's decoder drives it directly. Writing prints what Go prints: sorted
+//! keys, `1.0` as `1`, large and small floats with an exponent, `<`, `>` and `&` left alone.
 
 mod error;
 mod number;

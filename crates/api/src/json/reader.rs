@@ -63,8 +63,9 @@ enum Expect {
 
 /// Reads a JSON text token by token.
 ///
-/// Tokens are balanced and in order: whoever drives the reader sees only well-formed text up to the first error. Invalid
-/// UTF-8 and lone surrogates in strings become U+FFFD, as in Go. A clone reads on from the same place, independently.
+/// Tokens are balanced and in order: whoever drives the reader sees only well-formed text up to the first error.
+/// Invalid UTF-8 and lone surrogates in strings become U+FFFD, as in Go. A clone reads on from the same place,
+/// independently.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -135,7 +136,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Right behind the beginning of a list or one of its elements: whether the list ends here. If so, its end has been read.
+    /// Right behind the beginning of a list or one of its elements: whether the list ends here. If so, its end has been
+    /// read.
     ///
     /// # Errors
     /// When there is nothing more.
@@ -150,8 +152,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Looks whether the rest is well-formed, without moving. Go looks at the whole text before it decodes anything, so whoever
-    /// finds something else wrong asks here first.
+    /// Looks whether the rest is well-formed, without moving. Go looks at the whole text before it decodes anything, so
+    /// whoever finds something else wrong asks here first.
     ///
     /// # Errors
     /// As [`next`](Reader::next).
@@ -239,7 +241,8 @@ impl<'a> Reader<'a> {
         self.wrong(Wrong::Character(c, context))
     }
 
-    /// The byte at `at`, which is not what it should be. Where there is none Go tries with a space whether the text can end.
+    /// The byte at `at`, which is not what it should be. Where there is none Go tries with a space whether the text can
+    /// end.
     #[cold]
     fn bad(&mut self, at: usize, context: &'static str) -> Error {
         self.at = at;

@@ -25,8 +25,8 @@ pub(super) fn plain_end(bytes: &[u8], mut at: usize) -> usize {
     at + rest.iter().position(|&c| c == b'"' || c == b'\\' || c < 0x20).unwrap_or(rest.len())
 }
 
-/// Eight bytes at once: the highest bit of a byte is set if it is a quote, a backslash or a control character. Bytes above the
-/// first such one may be set by mistake, as the subtraction borrows from them; the first one is always right.
+/// Eight bytes at once: the highest bit of a byte is set if it is a quote, a backslash or a control character. Bytes
+/// above the first such one may be set by mistake, as the subtraction borrows from them; the first one is always right.
 fn special(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     let zero = |w: u64| w.wrapping_sub(ONES) & !w;
@@ -77,7 +77,8 @@ pub(crate) fn lossy(raw: &[u8]) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The character whose four hexadecimal digits begin `raw`, with its second half if it has one, and how many bytes that took.
+/// The character whose four hexadecimal digits begin `raw`, with its second half if it has one, and how many bytes that
+/// took.
 fn code_point(raw: &[u8]) -> (char, usize) {
     let hex = |digits: &[u8]| digits.iter().fold(0, |n, &d| n * 16 + char::from(d).to_digit(16).unwrap_or(0));
     let first = hex(&raw[..4]);

@@ -23,8 +23,8 @@ struct Entry {
 }
 
 impl DefaultRESTMapper {
-    /// A mapper that knows nothing yet. `default_group_versions` are preferred in this order, and the only ones in which kinds
-    /// are looked for that are named without a version.
+    /// A mapper that knows nothing yet. `default_group_versions` are preferred in this order, and the only ones in
+    /// which kinds are looked for that are named without a version.
     #[must_use]
     pub fn new(default_group_versions: Vec<GroupVersion>) -> Self {
         DefaultRESTMapper { default_group_versions, ..DefaultRESTMapper::default() }

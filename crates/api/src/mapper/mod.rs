@@ -1,8 +1,8 @@
 //! From kinds to the resources they are served as, and back; and from what users type to either.
 //!
-//! [`ResourceMapper`] is the one to use: fed with rows (from discovery, the built-in table or by hand) it knows plurals, singulars,
-//! short names and categories, and which group and version is meant when none is named. It is made of upstream's parts:
-//! [`DefaultRESTMapper`], which knows names, and [`PriorityRESTMapper`], which chooses.
+//! [`ResourceMapper`] is the one to use: fed with rows (from discovery, the built-in table or by hand) it knows
+//! plurals, singulars, short names and categories, and which group and version is meant when none is named. It is made
+//! of upstream's parts: [`DefaultRESTMapper`], which knows names, and [`PriorityRESTMapper`], which chooses.
 
 mod default;
 mod error;

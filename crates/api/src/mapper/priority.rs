@@ -8,8 +8,8 @@ pub const ANY: &str = "*";
 
 /// Narrows what its delegate finds by patterns, one after the other, until one is left.
 ///
-/// A pattern that nothing fits is passed over; one that several fit leaves these for the patterns after it. Parts of a pattern may
-/// be [`ANY`].
+/// A pattern that nothing fits is passed over; one that several fit leaves these for the patterns after it. Parts of a
+/// pattern may be [`ANY`].
 #[derive(Clone, Debug, Default)]
 pub struct PriorityRESTMapper<M> {
     /// Who finds.

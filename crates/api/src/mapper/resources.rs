@@ -5,7 +5,8 @@ use crate::{
     GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource, Name, Resource, Scope, go, object,
 };
 
-/// A row: a kind, and how it is served. Discovery, the built-in table and definitions of custom resources all come down to it.
+/// A row: a kind, and how it is served. Discovery, the built-in table and definitions of custom resources all come down
+/// to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceInfo {
     /// The kind.
@@ -69,7 +70,8 @@ impl ResourceInfo {
 
 /// Maps what its rows say.
 ///
-/// The order of the rows is the order of preference, of groups and of the versions of a group; the core group always comes first.
+/// The order of the rows is the order of preference, of groups and of the versions of a group; the core group always
+/// comes first.
 ///
 /// ```
 /// use capstan_api::{GroupVersionKind, Scope, mapper::{RESTMapper, ResourceInfo, ResourceMapper}};

@@ -34,7 +34,8 @@ impl FromStr for GroupVersion {
 }
 
 impl GroupVersionKind {
-    /// Reads what an object carries as `apiVersion` and `kind`; an `apiVersion` that cannot be read leaves group and version empty.
+    /// Reads what an object carries as `apiVersion` and `kind`; an `apiVersion` that cannot be read leaves group and
+    /// version empty.
     #[must_use]
     pub fn from_api_version_and_kind(api_version: &str, kind: &str) -> Self {
         api_version.parse::<GroupVersion>().unwrap_or_default().with_kind(kind)
@@ -59,8 +60,8 @@ impl From<&str> for GroupResource {
 
 /// Reads what a user typed as a resource, both ways that it can be meant.
 ///
-/// `deployments.v1.apps` may be resource `deployments` of `apps/v1` or resource `deployments` of the group `v1.apps`. The first is
-/// only there when there are at least two dots.
+/// `deployments.v1.apps` may be resource `deployments` of `apps/v1` or resource `deployments` of the group `v1.apps`.
+/// The first is only there when there are at least two dots.
 #[must_use]
 pub fn parse_resource_arg(text: &str) -> (Option<GroupVersionResource>, GroupResource) {
     let full = three_parts(text).map(|(resource, version, group)| GroupVersionResource { group, version, resource });

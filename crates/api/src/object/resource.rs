@@ -140,8 +140,8 @@ pub trait Resource {
 
 /// Where objects are served: `/api/v1/namespaces/default/pods/web`.
 ///
-/// Without a name it is the place of all of them, without a namespace the place of those of all namespaces. What does not
-/// belong into a path is escaped.
+/// Without a name it is the place of all of them, without a namespace the place of those of all namespaces. What does
+/// not belong into a path is escaped.
 #[must_use]
 pub fn path(resource: &GroupVersionResource, scope: Scope, namespace: &str, name: &str) -> String {
     let mut path = resource.group_version().path();

@@ -2,7 +2,8 @@
 
 use std::{cmp::Ordering, fmt::Write as _};
 
-/// How many digits a number may have. Sums of numbers that lie further apart are rounded up to this many; nobody has that much.
+/// How many digits a number may have. Sums of numbers that lie further apart are rounded up to this many; nobody has
+/// that much.
 pub(super) const MAX_DIGITS: i64 = 10_000;
 
 /// The base of the limbs: nine decimal digits each, so that shifting by digits and printing are cheap.

@@ -23,8 +23,9 @@ pub const MILLI: i32 = -3;
 
 /// An exact amount and the way it is written.
 ///
-/// Quantities compare by amount, so `1000m` equals `1`. Arithmetic is exact; what does not fit 64 bits takes a slower road. Nothing
-/// smaller than a nano unit is read: it is rounded up. Binary suffixes are read up to 2^63-1 and capped there.
+/// Quantities compare by amount, so `1000m` equals `1`. Arithmetic is exact; what does not fit 64 bits takes a slower
+/// road. Nothing smaller than a nano unit is read: it is rounded up. Binary suffixes are read up to 2^63-1 and capped
+/// there.
 #[derive(Clone, Debug, Default)]
 pub struct Quantity {
     amount: Amount,
@@ -137,7 +138,8 @@ impl Quantity {
         }
     }
 
-    /// The amount as an integer, if that is quick to tell and exact; [`value`](Quantity::value) always tells, but may round.
+    /// The amount as an integer, if that is quick to tell and exact; [`value`](Quantity::value) always tells, but may
+    /// round.
     #[must_use]
     pub fn as_i64(&self) -> Option<i64> {
         match self.amount {

@@ -4,6 +4,7 @@
 //! facts and are loaded piece by piece, when first looked at. Strict decoding, pruning, defaulting, validation and
 //! patching all walk it through [`NodeRef`].
 
+mod arena;
 #[cfg(test)]
 mod cases;
 mod decode;
@@ -14,9 +15,9 @@ pub mod pattern;
 pub mod prune;
 pub mod structural;
 pub mod validate;
+mod view;
 
+pub use arena::{Definition, GoField, Notes, Schema};
 pub use decode::{DecodeError, Decoded, Mismatch};
-pub use node::{
-    Absent, Definition, Facts, FieldRef, Format, GoField, ListType, MapType, Node, NodeField, NodeId, NodeRef, Notes,
-    PatchStrategy, Rules, Schema, Type,
-};
+pub use node::{Absent, Facts, Format, ListType, MapType, Node, NodeField, NodeId, PatchStrategy, Rules, Type};
+pub use view::{FieldRef, NodeRef};

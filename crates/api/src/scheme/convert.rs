@@ -34,7 +34,8 @@ impl Scheme {
         converted.downcast().map(|object| *object).map_err(|_| unknown())
     }
 
-    /// The same object in another version, and what its kind is called there. Objects that need no conversion are copied.
+    /// The same object in another version, and what its kind is called there. Objects that need no conversion are
+    /// copied.
     ///
     /// # Errors
     /// The kind is not registered in that version, or the conversion failed.

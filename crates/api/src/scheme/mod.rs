@@ -1,7 +1,8 @@
 //! The registry of Rust types and the kinds they stand for: decode, default, convert.
 //!
-//! A kind may exist in several versions, each with a Rust type of its own. Versions are converted through a *hub*, a type that no
-//! client sees: with one function from and one to the hub a version, every version converts to every other.
+//! A kind may exist in several versions, each with a Rust type of its own. Versions are converted through a *hub*, a
+//! type that no client sees: with one function from and one to the hub a version, every version converts to every
+//! other.
 //!
 //! An online shop whose orders had a price as text first, and as an amount with a currency later:
 //!
@@ -281,7 +282,8 @@ impl Scheme {
         Ok(())
     }
 
-    /// Registers a function that fills in what is missing in objects of a type. A later one takes the place of an earlier one.
+    /// Registers a function that fills in what is missing in objects of a type. A later one takes the place of an
+    /// earlier one.
     pub fn add_default<T: 'static>(&mut self, fill: impl Fn(&mut T) + Send + Sync + 'static) {
         let fill = move |object: &mut dyn Any| {
             if let Some(object) = object.downcast_mut::<T>() {

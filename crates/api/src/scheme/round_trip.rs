@@ -48,8 +48,8 @@ impl fmt::Display for RoundTripError {
 impl std::error::Error for RoundTripError {}
 
 impl Scheme {
-    /// Sends an object to the hub and to every other version of its kind and back, and compares. For tests: with objects that have
-    /// every field set, it finds what a conversion forgets.
+    /// Sends an object to the hub and to every other version of its kind and back, and compares. For tests: with
+    /// objects that have every field set, it finds what a conversion forgets.
     ///
     /// # Errors
     /// The first version that the object does not come back from unchanged.

@@ -14,7 +14,8 @@ impl Scheme {
         }
     }
 
-    /// Ranks the versions of a group, the preferred first. Versions that are not named come after, as they were registered.
+    /// Ranks the versions of a group, the preferred first. Versions that are not named come after, as they were
+    /// registered.
     ///
     /// # Errors
     /// The versions are not of exactly one group, or one of them is the hub.

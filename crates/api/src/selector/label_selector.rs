@@ -12,7 +12,8 @@ use crate::{
     validation::{is_valid_label_value, validate_label_name, validate_labels},
 };
 
-/// The `selector` of a Deployment and of many others: labels and expressions, all of which must hold. An empty one selects all.
+/// The `selector` of a Deployment and of many others: labels and expressions, all of which must hold. An empty one
+/// selects all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct LabelSelector {

@@ -1,7 +1,7 @@
 //! Choosing objects by their labels and by their fields.
 //!
-//! A [`Selector`] is a list of [`Requirement`]s on labels, all of which must hold. A [`LabelSelector`] is how objects carry one. A
-//! [`FieldSelector`] is a list of fields that must have a value, or must not.
+//! A [`Selector`] is a list of [`Requirement`]s on labels, all of which must hold. A [`LabelSelector`] is how objects
+//! carry one. A [`FieldSelector`] is a list of fields that must have a value, or must not.
 
 mod fields;
 mod label_selector;
@@ -37,7 +37,8 @@ impl<L: Labels + ?Sized> Labels for &L {
     }
 }
 
-/// How many labels are gone through one by one. Comparing the lengths first, that beats a binary search for as many as objects have.
+/// How many labels are gone through one by one. Comparing the lengths first, that beats a binary search for as many as
+/// objects have.
 const FEW: usize = 16;
 
 impl Labels for Map {

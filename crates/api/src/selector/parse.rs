@@ -54,7 +54,8 @@ fn is_blank(c: u8) -> bool {
     b" \t\r\n".contains(&c)
 }
 
-/// Reads one token, and returns what is behind it. A zero byte ends a token, and ends the text where a token would begin.
+/// Reads one token, and returns what is behind it. A zero byte ends a token, and ends the text where a token would
+/// begin.
 fn token(text: &str) -> (Token<'_>, &str) {
     let text = text.trim_start_matches([' ', '\t', '\r', '\n']);
     let (make, size): (fn(_) -> _, usize) = match text.as_bytes() {

@@ -91,7 +91,8 @@ impl Status {
         failure(StatusReason::Conflict, message).with_details(StatusDetails { causes, ..StatusDetails::default() })
     }
 
-    /// What the request is about is gone for good. Content that is too old is [`resource_expired`](Status::resource_expired).
+    /// What the request is about is gone for good. Content that is too old is
+    /// [`resource_expired`](Status::resource_expired).
     #[must_use]
     pub fn gone(message: impl Into<String>) -> Self {
         failure(StatusReason::Gone, message)

@@ -20,7 +20,8 @@ pub const SUCCESS: Name = Name::from_static("Success");
 /// What [`Status::status`] is of a request that went wrong.
 pub const FAILURE: Name = Name::from_static("Failure");
 
-/// The types of causes that do not come from a field error; those are [`ErrorType::reason`](crate::field::ErrorType::reason).
+/// The types of causes that do not come from a field error; those are
+/// [`ErrorType::reason`](crate::field::ErrorType::reason).
 pub mod cause {
     use crate::Name;
 

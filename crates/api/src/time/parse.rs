@@ -163,8 +163,8 @@ impl<'a> Input<'a> {
         let &[sign, h1, h2, b':', m1, m2, ..] = self.rest.as_bytes() else { return Err(self.wrong(element)) };
         let two = |tens, ones| Some(digit(&[tens], 0)? * 10 + digit(&[ones], 0)?);
         let (hours, minutes) = (two(h1, h2), two(m1, m2));
-        // Go looks at the numbers before it looks at the sign, and at the minutes only behind good hours. The last range that
-        // is wrong is the one it tells.
+        // Go looks at the numbers before it looks at the sign, and at the minutes only behind good hours. The last
+        // range that is wrong is the one it tells.
         let minutes = hours.and(minutes);
         if minutes.is_some_and(|m| m > 60) {
             return Err(Wrong::Range("time zone offset minute"));

@@ -136,7 +136,8 @@ impl Unstructured {
     }
 }
 
-/// Nested accessors. A path names fields: `["spec", "schedule"]`. See [`nested`] for what is an error and what is nothing.
+/// Nested accessors. A path names fields: `["spec", "schedule"]`. See [`nested`] for what is an error and what is
+/// nothing.
 impl Unstructured {
     /// The value at `path`, whatever it is.
     ///

@@ -1,7 +1,7 @@
 //! Reaching into a tree by the names of its fields, with errors that say where it is not what it should be.
 //!
-//! A field that is not there, or whose parent is `null`, is nothing; a field of another type is an error. Lists are not reached
-//! into: a path names fields only.
+//! A field that is not there, or whose parent is `null`, is nothing; a field of another type is an error. Lists are not
+//! reached into: a path names fields only.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -203,7 +203,8 @@ pub fn string_map(object: &Map, path: &[&str]) -> Result<Option<BTreeMap<String,
     map(object, path)?.map(|map| strings(map, path, false)).transpose()
 }
 
-/// As [`string_map`], but `null` is nothing, and `null` in place of a string the empty string, as when JSON is read into a type.
+/// As [`string_map`], but `null` is nothing, and `null` in place of a string the empty string, as when JSON is read
+/// into a type.
 ///
 /// # Errors
 /// As [`string_map`].

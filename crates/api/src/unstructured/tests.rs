@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::object::{ManagedFieldsEntry, ObjectMeta, OwnerReference, Scope};
 
-/// For each text: what it is read as, alone, into an object and into a list; what its items are called when it is an object.
-/// The answers are those of upstream's UnstructuredJSONScheme.
+/// For each text: what it is read as, alone, into an object and into a list; what its items are called when it is an
+/// object. The answers are those of upstream's UnstructuredJSONScheme.
 #[test]
 fn decode_as_upstream() {
     const MISSING: &str = "Object 'Kind' is missing in ";

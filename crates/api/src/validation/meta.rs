@@ -41,8 +41,8 @@ fn strings<'a>(map: &'a Map, key: &str) -> impl Iterator<Item = (&'a str, &'a st
 
 /// The metadata of an object that is created, once it has its name.
 ///
-/// `name_rule` says what is wrong with a name, or with the prefix of one; fields of the wrong type count as not set, since decoding has
-/// refused them before.
+/// `name_rule` says what is wrong with a name, or with the prefix of one; fields of the wrong type count as not set,
+/// since decoding has refused them before.
 pub fn validate_object_meta(
     metadata: &Map,
     namespaced: bool,

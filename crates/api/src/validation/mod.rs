@@ -1,8 +1,8 @@
 //! What names, numbers, addresses and metadata may be, and the exact words for what they may not.
 //!
-//! The `is_…` functions return what is wrong with a value, one sentence each; nothing wrong is nothing returned. The `validate_…`
-//! functions return field errors. Messages carry the regular expression that describes the form; the matching is done by hand,
-//! because every request goes through it.
+//! The `is_…` functions return what is wrong with a value, one sentence each; nothing wrong is nothing returned. The
+//! `validate_…` functions return field errors. Messages carry the regular expression that describes the form; the
+//! matching is done by hand, because every request goes through it.
 
 mod address;
 mod dns;

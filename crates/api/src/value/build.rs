@@ -5,10 +5,11 @@ use crate::Str;
 
 /// Builds a [`Value`] from [`Event`]s, without recursion.
 ///
-/// Its users make sure that the events are balanced; what does not fit together makes [`finish`](Builder::finish) return nothing.
+/// Its users make sure that the events are balanced; what does not fit together makes [`finish`](Builder::finish)
+/// return nothing.
 ///
-/// The parts of all open containers wait on two stacks, so that each container gets memory once, when it ends and its size is
-/// known.
+/// The parts of all open containers wait on two stacks, so that each container gets memory once, when it ends and its
+/// size is known.
 #[derive(Debug, Default)]
 pub struct Builder {
     open: Vec<Level>,

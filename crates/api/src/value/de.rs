@@ -128,8 +128,10 @@ impl<'de> Deserializer<'de> for Key {
 
     parsed! {
         deserialize_bool => visit_bool,
-        deserialize_i8 => visit_i8, deserialize_i16 => visit_i16, deserialize_i32 => visit_i32, deserialize_i64 => visit_i64,
-        deserialize_u8 => visit_u8, deserialize_u16 => visit_u16, deserialize_u32 => visit_u32, deserialize_u64 => visit_u64
+        deserialize_i8 => visit_i8, deserialize_i16 => visit_i16,
+        deserialize_i32 => visit_i32, deserialize_i64 => visit_i64,
+        deserialize_u8 => visit_u8, deserialize_u16 => visit_u16,
+        deserialize_u32 => visit_u32, deserialize_u64 => visit_u64
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SerdeError> {

@@ -7,8 +7,8 @@ use crate::Str;
 
 /// The fields of an object, sorted by key.
 ///
-/// Kubernetes' objects have few fields each, so a sorted vector is smaller and faster than a tree: looking up is a binary
-/// search, inserting moves what comes after.
+/// Kubernetes' objects have few fields each, so a sorted vector is smaller and faster than a tree: looking up is a
+/// binary search, inserting moves what comes after.
 #[derive(Default)]
 pub struct Map(Vec<(Str, Value)>);
 
@@ -19,8 +19,8 @@ impl Map {
         Map(Vec::new())
     }
 
-    /// From entries in any order; of entries with the same key the last one counts. Calls `duplicate` with each key that
-    /// stood there before.
+    /// From entries in any order; of entries with the same key the last one counts. Calls `duplicate` with each key
+    /// that stood there before.
     pub fn from_entries(mut entries: Vec<(Str, Value)>, mut duplicate: impl FnMut(&str)) -> Self {
         // Most documents are written by programs that sort.
         if !entries.is_sorted_by(|(a, _), (b, _)| a < b) {

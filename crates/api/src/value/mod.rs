@@ -1,7 +1,8 @@
 //! A JSON value as a tree: what an object is between its bytes and its bytes.
 //!
-//! Integers stay integers: `1` is not `1.0`. Objects keep their keys sorted, as Go prints them. Nothing here recurses on the
-//! stack, because a hostile document may nest 10,000 deep: copying, comparing and dropping walk with a stack of their own.
+//! Integers stay integers: `1` is not `1.0`. Objects keep their keys sorted, as Go prints them. Nothing here recurses
+//! on the stack, because a hostile document may nest 10,000 deep: copying, comparing and dropping walk with a stack of
+//! their own.
 
 mod build;
 mod de;
@@ -125,8 +126,8 @@ fn dismantle<'a>(parts: impl Iterator<Item = &'a mut Value>) {
     }
 }
 
-/// Drops what `value` is if it is a container, from the inside out, so that no drop goes deeper than one level. What is more
-/// than `levels` inside is left in `deep`.
+/// Drops what `value` is if it is a container, from the inside out, so that no drop goes deeper than one level. What is
+/// more than `levels` inside is left in `deep`.
 fn empty(value: &mut Value, levels: usize, deep: &mut Vec<Value>) {
     match value {
         Value::Array(_) | Value::Object(_) if levels == 0 => return deep.push(value.take()),

@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde::{de, ser};
 
-/// How deep values may nest on their way to and from Rust types, which recurse on the stack. The same as `serde_json`'s.
+/// How deep values may nest on their way to and from Rust types, which recurse on the stack. The same as
+/// `serde_json`'s.
 pub const MAX_SERDE_DEPTH: usize = 128;
 
 /// Why a value is not of a type, or a type has no value.

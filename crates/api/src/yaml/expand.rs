@@ -221,8 +221,8 @@ impl Expansion<'_> {
         Ok(())
     }
 
-    /// Puts the entries of a map, or with `lists` also of a list of maps, into the object that is being built. In Go they
-    /// replace what came before and are replaced by what comes later, as if they stood here.
+    /// Puts the entries of a map, or with `lists` also of a list of maps, into the object that is being built. In Go
+    /// they replace what came before and are replaced by what comes later, as if they stood here.
     fn merge(&mut self, node: usize, lists: bool) -> Result<(), Error> {
         let (target, aliased) = match self.nodes.list[node].kind {
             Kind::Sequence(end) if lists => {

@@ -1,8 +1,9 @@
 //! YAML in and out, as Kubernetes understands it.
 //!
-//! Upstream turns YAML into JSON with the rules of YAML 1.1 and reads that: `y` and `on` are booleans, `0777` is octal, keys
-//! that are not strings become strings, `1.0` becomes `1`. So does [`parse`]. A document is first taken apart into a flat list of
-//! nodes, then built with its aliases followed; neither recurses. Writing prints what `kubectl -o yaml` prints.
+//! Upstream turns YAML into JSON with the rules of YAML 1.1 and reads that: `y` and `on` are booleans, `0777` is octal,
+//! keys that are not strings become strings, `1.0` becomes `1`. So does [`parse`]. A document is first taken apart into
+//! a flat list of nodes, then built with its aliases followed; neither recurses. Writing prints what `kubectl -o yaml`
+//! prints.
 
 mod error;
 mod expand;

@@ -6,8 +6,8 @@ use crate::Str;
 
 /// Sorts entries by their keys as Go's encoder does.
 ///
-/// Its way to compare two keys is not an order (`10` comes before `1a`, that before `9`, and that before `10`), which the sort of
-/// the standard library may answer with a panic. Merging does not mind.
+/// Its way to compare two keys is not an order (`10` comes before `1a`, that before `9`, and that before `10`), which
+/// the sort of the standard library may answer with a panic. Merging does not mind.
 pub(super) fn sort<V>(mut entries: Vec<&(Str, V)>) -> Vec<&(Str, V)> {
     let mut sorted = 1;
     while sorted < entries.len() {
@@ -57,8 +57,8 @@ fn compare(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// The number at the beginning of `text`: how many digits count, those digits, and how many there are with leading zeros, which
-/// together compare as numbers do however long they are. Behind other digits zeros are not leading.
+/// The number at the beginning of `text`: how many digits count, those digits, and how many there are with leading
+/// zeros, which together compare as numbers do however long they are. Behind other digits zeros are not leading.
 fn number(text: &str, behind_digits: bool) -> (usize, &str, usize) {
     let all = &text[..text.bytes().take_while(u8::is_ascii_digit).count()];
     let significant = if behind_digits { all } else { all.trim_start_matches('0') };

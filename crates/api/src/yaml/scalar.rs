@@ -230,8 +230,8 @@ fn digits(rest: &mut &str, min: usize, max: usize) -> Option<u32> {
     (count >= min).then(|| digits.parse().unwrap_or(0))
 }
 
-/// The shortest `%g` of Go: `text` is the number in Rust's `{:e}`, and gets an exponent, of two digits at least, only below 1e-4
-/// and from 1e6 on.
+/// The shortest `%g` of Go: `text` is the number in Rust's `{:e}`, and gets an exponent, of two digits at least, only
+/// below 1e-4 and from 1e6 on.
 pub(super) fn format_float(text: &str) -> String {
     let (mantissa, exponent) = text.split_once('e').expect("the format has an exponent");
     let exponent: i32 = exponent.parse().expect("the exponent of a float is small");

@@ -83,8 +83,8 @@ pub(super) fn is_break(c: char) -> bool {
     matches!(c, '\r' | '\n' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// What can stand in YAML as it is. Go's encoder leaves out what is beyond U+FFFF. It does write U+2028 and U+2029 as they are,
-/// but readers do not agree on whether these end lines.
+/// What can stand in YAML as it is. Go's encoder leaves out what is beyond U+FFFF. It does write U+2028 and U+2029 as
+/// they are, but readers do not agree on whether these end lines.
 pub(super) fn is_printable(c: char) -> bool {
     matches!(c, '\n' | ' '..='~' | '\u{a0}'..='\u{fffd}') && !matches!(c, '\u{feff}' | '\u{2028}' | '\u{2029}')
 }

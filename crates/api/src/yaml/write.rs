@@ -15,8 +15,8 @@ const WIDTH: usize = 80;
 /// A key longer than this stands behind a `?`.
 const MAX_SIMPLE_KEY: usize = 128;
 
-/// Containers deeper than this are written on one line, as JSON has them. Otherwise the indentation of a hostile document would
-/// take many times the memory of the document.
+/// Containers deeper than this are written on one line, as JSON has them. Otherwise the indentation of a hostile
+/// document would take many times the memory of the document.
 const MAX_BLOCK_DEPTH: usize = 64;
 
 /// A value as a YAML document.

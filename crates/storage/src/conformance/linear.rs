@@ -1,10 +1,10 @@
-//! A checker of concurrent histories: is there an order of the operations, each between its call and its return, in which a
-//! simple register under each key gives the same answers?
+//! A checker of concurrent histories: is there an order of the operations, each between its call and its return, in
+//! which a simple register under each key gives the same answers?
 //!
-//! Operations of different keys are checked apart (linearizability is local), after Wing and Gong with the memory of states
-//! that Lowe added. What ties the keys together is the store's revision: answers that are apart in time must have revisions in
-//! that order, and no two commits may have the same. An operation whose outcome is not known may take effect at any time
-//! after its call, or never.
+//! Operations of different keys are checked apart (linearizability is local), after Wing and Gong with the memory of
+//! states that Lowe added. What ties the keys together is the store's revision: answers that are apart in time must
+//! have revisions in that order, and no two commits may have the same. An operation whose outcome is not known may take
+//! effect at any time after its call, or never.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -48,7 +48,8 @@ pub enum Output {
     Unknown,
 }
 
-/// One operation on one key, with when it was called and when it was answered, in steps of any clock that all clients share.
+/// One operation on one key, with when it was called and when it was answered, in steps of any clock that all clients
+/// share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
     /// The key.

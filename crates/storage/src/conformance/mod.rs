@@ -1,9 +1,9 @@
 //! What the contract says, as tests that run on every engine.
 //!
 //! An engine describes itself by an [`Engine`] and calls [`conformance_tests!`](crate::conformance_tests): every case
-//! becomes a test of its own. A case takes a [`World`] and asserts sentences of [`Store`](crate::Store); it assumes nothing
-//! about where revisions start, so that it runs on an etcd that has seen others. [`model`] goes beyond the cases with random
-//! operations, [`linear`] with concurrent ones.
+//! becomes a test of its own. A case takes a [`World`] and asserts sentences of [`Store`](crate::Store); it assumes
+//! nothing about where revisions start, so that it runs on an etcd that has seen others. [`model`] goes beyond the
+//! cases with random operations, [`linear`] with concurrent ones.
 
 #![expect(clippy::unwrap_used, reason = "these are tests, though in a library: to panic is how they fail")]
 

@@ -64,7 +64,12 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let expect = prop_oneof![3 => Just(Expect::Anything), 2 => Just(Expect::Absent), 3 => Just(Expect::Current), 1 => (0..9u64).prop_map(Expect::Stale)];
+    let expect = prop_oneof![
+        3 => Just(Expect::Anything),
+        2 => Just(Expect::Absent),
+        3 => Just(Expect::Current),
+        1 => (0..9u64).prop_map(Expect::Stale),
+    ];
     let change = prop_oneof![
         4 => any::<u8>().prop_map(|value| Do::Put(value, None)),
         1 => (any::<u8>(), 1..30u32).prop_map(|(value, ttl)| Do::Put(value, Some(ttl))),
@@ -106,7 +111,8 @@ pub fn check(engine: impl Engine, cases: u32) {
         runtime.block_on(super::watched("the model", async {
             let world = World::new(Arc::clone(&engine));
             let mut options = world.options();
-            // What is compacted by itself, and when, is the engine's choice within bounds; the model does not follow it.
+            // What is compacted by itself, and when, is the engine's choice within bounds; the model does not follow
+            // it.
             (options.retention.age, options.retention.bytes) = (Duration::MAX, u64::MAX);
             let store = world.open_with(options).await;
             let mut model = Model::new(world, store).await;
@@ -172,7 +178,8 @@ impl Model {
         }
     }
 
-    /// The state that a read at `at` answers from, or its error. `answered` settles which one where the store has a choice.
+    /// The state that a read at `at` answers from, or its error. `answered` settles which one where the store has a
+    /// choice.
     fn resolve(&self, at: At, answered: Option<Revision>) -> Result<(Revision, &State), ReadError> {
         let current = self.present().0;
         let revision = match at {

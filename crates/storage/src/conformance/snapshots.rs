@@ -68,7 +68,8 @@ pub(super) async fn the_hash_sees_every_difference(world: World) {
     let store = world.open().await;
     let mut hashes = Vec::new();
     for life in lives {
-        // Memory, from the same revision: the hash has one definition, and the engine's own is compared with it elsewhere.
+        // Memory, from the same revision: the hash has one definition, and the engine's own is compared with it
+        // elsewhere.
         let other: SharedStore = Arc::new(Memory::new(world.options()));
         for puts in life {
             commit(&other, puts.iter().map(|(key, value)| op_put(key, value))).await;

@@ -47,8 +47,8 @@ pub trait Engine: Send + Sync + 'static {
     }
 }
 
-/// The most virtual time that passes while a case waits. Without a bound, a busy machine would let hours pass before the
-/// engine's tasks have had a turn, and lifetimes would end that the case wants to last.
+/// The most virtual time that passes while a case waits. Without a bound, a busy machine would let hours pass before
+/// the engine's tasks have had a turn, and lifetimes would end that the case wants to last.
 const MOST_PASSING: Duration = Duration::from_secs(60);
 
 /// The world of one case.
@@ -135,7 +135,8 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        // What is left over is in the system's temporary directory; that it cannot be removed is no failure of the case.
+        // What is left over is in the system's temporary directory; that it cannot be removed is no failure of the
+        // case.
         let _ = fs::remove_dir_all(&self.directory);
     }
 }

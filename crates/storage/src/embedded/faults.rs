@@ -1,7 +1,7 @@
 //! A disk in memory that fails when told: errors, short writes, no room, flipped bits, and power that goes off.
 //!
-//! When the power goes off, what was synced stays; of what was written since, every sector stays or not by chance, and so
-//! do the names that were not synced. From then on every call fails until [`SimDisk::power_on`].
+//! When the power goes off, what was synced stays; of what was written since, every sector stays or not by chance, and
+//! so do the names that were not synced. From then on every call fails until [`SimDisk::power_on`].
 
 use std::{
     any::Any,

@@ -127,7 +127,8 @@ pub trait Handle: Send + Sync + 'static {
     /// Makes what was written durable.
     ///
     /// # Errors
-    /// Those of the file system. What was written since the last success may be lost then, also when a later sync succeeds.
+    /// Those of the file system. What was written since the last success may be lost then, also when a later sync
+    /// succeeds.
     fn sync(&self) -> io::Result<()>;
 
     /// The length.

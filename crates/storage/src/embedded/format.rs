@@ -1,9 +1,9 @@
 //! What is on the disk, byte by byte.
 //!
 //! A segment begins with a [`SegmentHead`]; batches follow without gaps, each at a multiple of [`ALIGN`]. A batch is a
-//! [`BatchHead`] and the entries of one or more commits; an entry is an [`EntryHead`], a key and a value. Every head has a
-//! checksum of its own kind, which the store's random id goes into as well: bytes of another store, of an earlier life of
-//! the disk, or made up by who writes values are never taken for ours. All numbers are little-endian.
+//! [`BatchHead`] and the entries of one or more commits; an entry is an [`EntryHead`], a key and a value. Every head
+//! has a checksum of its own kind, which the store's random id goes into as well: bytes of another store, of an earlier
+//! life of the disk, or made up by who writes values are never taken for ours. All numbers are little-endian.
 
 use crate::{Key, Revision, expiry::Deadline, hash::Mix, limits};
 

@@ -1,7 +1,7 @@
 //! The index: keys in order, each with the place of its value, compact and cheap to clone.
 //!
-//! A persistent map of [`Leaf`]s: a clone is a snapshot that never changes, for readers, checkpoints and a writer that may
-//! have to take back what it did.
+//! A persistent map of [`Leaf`]s: a clone is a snapshot that never changes, for readers, checkpoints and a writer that
+//! may have to take back what it did.
 
 use std::{ops::Bound, sync::Arc};
 
@@ -16,8 +16,8 @@ const SPARSE: usize = LEAF_KEYS / 4;
 /// Keys in order with their places.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
-    /// Leaves under a key that is not after their first and after all of the leaf before. The first one is under the empty key
-    /// and stays when it is empty.
+    /// Leaves under a key that is not after their first and after all of the leaf before. The first one is under the
+    /// empty key and stays when it is empty.
     leaves: OrdMap<Key, Arc<Leaf>>,
     len: usize,
 }

@@ -1,8 +1,8 @@
 //! The one commit point: a thread that checks preconditions, gives out revisions, makes a batch durable with one sync,
 //! publishes it and answers, in this order.
 //!
-//! It works on a state of its own, ahead of the published one by the batch that it builds. When the batch fails, it goes
-//! back to the published one, and nothing has happened.
+//! It works on a state of its own, ahead of the published one by the batch that it builds. When the batch fails, it
+//! goes back to the published one, and nothing has happened.
 
 use std::{sync::Arc, time::Duration};
 
@@ -375,7 +375,8 @@ impl Leader {
         }
     }
 
-    /// Goes back to what is published. A batch that may be on the disk is ruled out by a new segment, if one can be had.
+    /// Goes back to what is published. A batch that may be on the disk is ruled out by a new segment, if one can be
+    /// had.
     fn take_back(&mut self, pending: &mut Pending, error: AppendError) {
         self.state = self.shared.lock().clone();
         let refusal: fn(Fault) -> Refusal;

@@ -1,7 +1,8 @@
 //! A leaf of the index: some keys in order, each with its place in the log, packed into one run of bytes.
 //!
-//! A key is written as how many bytes it shares with the key before it, and the rest; numbers take as many bytes as they
-//! need. A Kubernetes key of 40 bytes with its place takes about 20 this way. A leaf is never changed: an edit makes a new one.
+//! A key is written as how many bytes it shares with the key before it, and the rest; numbers take as many bytes as
+//! they need. A Kubernetes key of 40 bytes with its place takes about 20 this way. A leaf is never changed: an edit
+//! makes a new one.
 
 use std::cmp::Ordering;
 
@@ -94,7 +95,8 @@ impl Leaf {
     /// The leaf with `place` under the key, or nothing; what was there; and whether the key is not the last one.
     pub(super) fn edit(&self, key: &[u8], place: Option<&Place>) -> (Self, Option<Place>, bool) {
         let mut walk = self.walk();
-        // What is replaced: from the end of the last lesser key to the end of the first greater one, whose shared bytes change.
+        // What is replaced: from the end of the last lesser key to the end of the first greater one, whose shared bytes
+        // change.
         let (mut start, mut before, mut old, mut next) = (0, Vec::new(), None, None);
         while let Some(found) = walk.next() {
             match walk.key().cmp(key) {

@@ -13,7 +13,8 @@ use super::{
 };
 use crate::{Fault, Revision};
 
-/// A file of zeros that waits to become a segment: to overwrite blocks that are there takes half the time of adding some.
+/// A file of zeros that waits to become a segment: to overwrite blocks that are there takes half the time of adding
+/// some.
 #[derive(Debug, Default)]
 pub(super) struct Spare(Mutex<Option<String>>);
 
@@ -54,9 +55,9 @@ pub(super) enum AppendError {
     Perhaps(Fault),
 }
 
-/// The writing end of the log. After a sync that failed nobody knows what is on the disk, and a later sync of the same file
-/// may succeed without it. So the segment is left as it is, and nothing is written before a new one, which says where the old
-/// one ends, is durable.
+/// The writing end of the log. After a sync that failed nobody knows what is on the disk, and a later sync of the same
+/// file may succeed without it. So the segment is left as it is, and nothing is written before a new one, which says
+/// where the old one ends, is durable.
 pub(super) struct Log {
     pub(super) files: Arc<dyn Files>,
     pub(super) store: u64,
@@ -80,8 +81,8 @@ impl Log {
         if !self.broken && !full && (after <= self.prepared || !self.spare.is_there()) {
             return Ok(false);
         }
-        // From here on the old segment ends where it ends: the new one may be found after a crash, and it says so. A second
-        // attempt takes the same name, so that only one ever says so.
+        // From here on the old segment ends where it ends: the new one may be found after a crash, and it says so. A
+        // second attempt takes the same name, so that only one ever says so.
         self.broken = true;
         let id = *self.claimed.get_or_insert_with(|| self.ids.next());
         let head = SegmentHead {

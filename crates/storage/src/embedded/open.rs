@@ -1,9 +1,9 @@
 //! Opening a directory: whose it is, what it holds, and where the log ends.
 //!
-//! A store's first segment is durable before the file [`IDENTITY`] is, which tells that the rest can be relied on. The end of
-//! the log is the first batch of its last segment that is not whole, provided that none follows: a batch is written
-//! only when the one before is durable, so one that is damaged and followed by another was acknowledged, and nothing is
-//! served then.
+//! A store's first segment is durable before the file [`IDENTITY`] is, which tells that the rest can be relied on. The
+//! end of the log is the first batch of its last segment that is not whole, provided that none follows: a batch is
+//! written only when the one before is durable, so one that is damaged and followed by another was acknowledged, and
+//! nothing is served then.
 
 use std::sync::Arc;
 
@@ -200,7 +200,8 @@ impl Replay<'_> {
         Ok(state)
     }
 
-    /// Replays a segment from where the state ends, up to where the next one says that it ends, or to the end of the log.
+    /// Replays a segment from where the state ends, up to where the next one says that it ends, or to the end of the
+    /// log.
     fn segment(&mut self, state: &mut State, segment: &Segment, next: Option<SegmentHead>) -> Result<(), Fault> {
         while next.is_none_or(|next| state.end.offset < next.previous_end) {
             let (offset, sequence) = (state.end.offset, state.end.sequence);
@@ -270,8 +271,8 @@ fn tidy(files: &dyn Files, names: &[String], state: &State, checkpoint: u32) -> 
     Ok(())
 }
 
-/// Makes a store with what a snapshot holds: segments of its values, a checkpoint of where they are, an empty log, and last
-/// its identity.
+/// Makes a store with what a snapshot holds: segments of its values, a checkpoint of where they are, an empty log, and
+/// last its identity.
 pub(super) fn restore(files: &Arc<dyn Files>, snapshot: &mut SnapshotReader, tuning: Tuning) -> Result<Opened, Fault> {
     let names = list(&**files)?;
     if let Some(name) = names.first() {

@@ -49,9 +49,9 @@ pub(super) struct State {
     pub(super) revision: Revision,
     pub(super) compacted: Revision,
     pub(super) present: Index,
-    /// What the present has superseded, under its key and the revision that superseded it (see [`past_key`]). So what was
-    /// under a key at revision R is what is there at present if that was put by then; otherwise it is what is found under
-    /// the least of its revisions after R, if that was put by then.
+    /// What the present has superseded, under its key and the revision that superseded it (see [`past_key`]). So what
+    /// was under a key at revision R is what is there at present if that was put by then; otherwise it is what is found
+    /// under the least of its revisions after R, if that was put by then.
     pub(super) past: Index,
     pub(super) segments: OrdMap<u32, Arc<Segment>>,
     /// Some batches, by the revision of their first commit; the first is not after the first commit of the history.

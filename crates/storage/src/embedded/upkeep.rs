@@ -1,8 +1,8 @@
-//! Upkeep: a thread that prepares spare segments, forgets what was compacted, moves live values out of old segments, writes
-//! checkpoints and removes what they make superfluous.
+//! Upkeep: a thread that prepares spare segments, forgets what was compacted, moves live values out of old segments,
+//! writes checkpoints and removes what they make superfluous.
 //!
-//! It works on snapshots and asks the leader for every change of the state, in small steps, so that commits go on. No file
-//! is removed before a checkpoint that does not need it is durable.
+//! It works on snapshots and asks the leader for every change of the state, in small steps, so that commits go on. No
+//! file is removed before a checkpoint that does not need it is durable.
 
 use std::{
     collections::{HashMap, HashSet},

@@ -1,7 +1,8 @@
 //! The gRPC client: which member to ask, until when, as whom, and when to ask again.
 //!
-//! Retried is what cannot have happened: a connection that was not made, a member without a leader. What may have happened is
-//! retried only if it changes nothing. Whoever fails is left for the next member, and calls stay with a member that answers.
+//! Retried is what cannot have happened: a connection that was not made, a member without a leader. What may have
+//! happened is retried only if it changes nothing. Whoever fails is left for the next member, and calls stay with a
+//! member that answers.
 
 use std::{
     future::Future,
@@ -207,7 +208,8 @@ impl Client {
     fn request<M>(&self, message: M, needs_leader: bool) -> Request<M> {
         let mut request = Request::new(message);
         if needs_leader {
-            // Without this, a member that has lost the others lets calls wait until it does not know what became of them.
+            // Without this, a member that has lost the others lets calls wait until it does not know what became of
+            // them.
             request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
         }
         if let Some(token) = self.token() {

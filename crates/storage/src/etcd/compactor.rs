@@ -1,9 +1,9 @@
 //! Compaction by age, in the way of kube-apiserver, so that several servers of either kind share one etcd.
 //!
-//! The key [`COMPACT_KEY`] is the clock that they share: its version counts the turns. Once in every age each server tries to
-//! move it on from the version that it saw last. Who succeeds has the turn, writes down the revision that it saw a turn ago,
-//! and compacts to it; the others have seen the new version and try again an age later. So every state is kept for at
-//! least one age, and a server that ends is replaced within two.
+//! The key [`COMPACT_KEY`] is the clock that they share: its version counts the turns. Once in every age each server
+//! tries to move it on from the version that it saw last. Who succeeds has the turn, writes down the revision that it
+//! saw a turn ago, and compacts to it; the others have seen the new version and try again an age later. So every state
+//! is kept for at least one age, and a server that ends is replaced within two.
 
 use std::{sync::Weak, time::Duration};
 

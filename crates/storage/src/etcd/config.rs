@@ -10,17 +10,19 @@ use crate::{Fault, FaultKind};
 /// How long to wait for a connection to one endpoint unless the configuration says otherwise.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long to wait for an answer unless the configuration says otherwise: etcd itself gives up after seven seconds, and
-/// then it can say what is wrong.
+/// How long to wait for an answer unless the configuration says otherwise: etcd itself gives up after seven seconds,
+/// and then it can say what is wrong.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long to go on trying other endpoints, and the same again, while nothing can have happened: long enough for an election.
+/// How long to go on trying other endpoints, and the same again, while nothing can have happened: long enough for an
+/// election.
 const RETRY_FOR: Duration = Duration::from_secs(3);
 
 /// How an etcd is reached. What is read from files is read by the caller.
 #[derive(Clone, Debug)]
 pub struct EtcdConfig {
-    /// The members' client URLs, such as `https://10.0.0.1:2379`; at least one. The first that answers is used until it fails.
+    /// The members' client URLs, such as `https://10.0.0.1:2379`; at least one. The first that answers is used until it
+    /// fails.
     pub endpoints: Vec<String>,
     /// How `https` endpoints are trusted.
     pub tls: Option<EtcdTls>,
@@ -30,8 +32,8 @@ pub struct EtcdConfig {
     pub connect_timeout: Duration,
     /// How long to wait for an answer; ten seconds, a little longer than etcd itself waits for a quorum.
     pub request_timeout: Duration,
-    /// How long to go on trying while nothing can have happened, such as during an election; three seconds, and not more
-    /// than the request timeout.
+    /// How long to go on trying while nothing can have happened, such as during an election; three seconds, and not
+    /// more than the request timeout.
     pub retry_for: Duration,
 }
 
@@ -68,8 +70,8 @@ impl fmt::Debug for EtcdUser {
     }
 }
 
-/// How often a connection with calls under way is tried, and how long it may take to answer: etcd refuses more than one in
-/// five seconds, and any when nothing is under way.
+/// How often a connection with calls under way is tried, and how long it may take to answer: etcd refuses more than one
+/// in five seconds, and any when nothing is under way.
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(5));
 
 /// The windows of a connection and of each of its streams, in bytes.

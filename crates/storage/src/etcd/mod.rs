@@ -1,8 +1,8 @@
 //! The `etcd` engine: a client of etcd 3.6, for when one machine is not enough.
 //!
-//! Keys and values are etcd's keys and values, byte for byte; the one key of its own is the one that kube-apiserver compacts
-//! by. Nothing is kept here but connections, a token and leases that can be used again. `docs/designs/0006-etcd-engine.md`
-//! says how each promise of [`Store`] follows from what etcd promises.
+//! Keys and values are etcd's keys and values, byte for byte; the one key of its own is the one that kube-apiserver
+//! compacts by. Nothing is kept here but connections, a token and leases that can be used again.
+//! `docs/designs/0006-etcd-engine.md` says how each promise of [`Store`] follows from what etcd promises.
 
 mod client;
 mod commit;
@@ -38,9 +38,9 @@ const MIN_AGE: Duration = Duration::from_secs(1);
 
 /// A store in an etcd. See [`Store`] for what it promises.
 ///
-/// Lifetimes go by etcd's clock, in whole seconds and at least etcd's minimum (two seconds by default); a key whose commit
-/// takes longer than a second may go earlier by that much. History is compacted by age alone, in turn with whoever else
-/// compacts this etcd. Belongs to the tokio runtime on which it was connected.
+/// Lifetimes go by etcd's clock, in whole seconds and at least etcd's minimum (two seconds by default); a key whose
+/// commit takes longer than a second may go earlier by that much. History is compacted by age alone, in turn with
+/// whoever else compacts this etcd. Belongs to the tokio runtime on which it was connected.
 pub struct Etcd {
     inner: Arc<Inner>,
     compactor: AbortHandle,
@@ -58,8 +58,8 @@ impl Etcd {
     /// Connects, logs in if there is a user, and reads once to see that it can.
     ///
     /// # Errors
-    /// When no endpoint can be reached ([`Unreachable`](crate::FaultKind::Unreachable)), certificates or credentials are not
-    /// accepted ([`Denied`](crate::FaultKind::Denied)) or the cluster cannot answer
+    /// When no endpoint can be reached ([`Unreachable`](crate::FaultKind::Unreachable)), certificates or credentials
+    /// are not accepted ([`Denied`](crate::FaultKind::Denied)) or the cluster cannot answer
     /// ([`NoQuorum`](crate::FaultKind::NoQuorum), [`TimedOut`](crate::FaultKind::TimedOut)).
     pub async fn connect(config: EtcdConfig, options: Options) -> Result<Self, Fault> {
         let client = Arc::new(Client::new(config, Arc::clone(&options.clock))?);
@@ -78,8 +78,9 @@ impl Etcd {
     /// Connects to an etcd without keys and puts what a snapshot holds there. Revisions are etcd's own.
     ///
     /// # Errors
-    /// As [`connect`](Etcd::connect); when the file cannot be read or is damaged, before anything is written; when there
-    /// are keys already ([`Held`](crate::FaultKind::Held)); when a commit fails, after which some keys may be there.
+    /// As [`connect`](Etcd::connect); when the file cannot be read or is damaged, before anything is written; when
+    /// there are keys already ([`Held`](crate::FaultKind::Held)); when a commit fails, after which some keys may be
+    /// there.
     pub async fn restore(path: &Path, config: EtcdConfig, options: Options) -> Result<Self, Fault> {
         portable::check(path).await?;
         let etcd = Etcd::connect(config, options).await?;

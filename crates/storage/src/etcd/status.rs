@@ -41,8 +41,8 @@ pub(super) enum Problem {
 
 use FaultKind::{Busy, Corrupt, Denied, Full, NoQuorum, TimedOut, Unreachable};
 
-/// The words with which etcd's messages begin that mean a fault, with: the kind, whether the call may have taken effect, and
-/// whether another member may do better. The more special before the more general.
+/// The words with which etcd's messages begin that mean a fault, with: the kind, whether the call may have taken
+/// effect, and whether another member may do better. The more special before the more general.
 const FAULTS: &[(&str, FaultKind, bool, bool)] = &[
     // Refused before it was looked at, because every call says that it needs a leader.
     ("etcdserver: no leader", NoQuorum, false, true),
@@ -124,8 +124,8 @@ impl Failed {
 
     fn from_transport(status: &Status, endpoint: &str) -> Self {
         let whole = whole(status);
-        // With TLS 1.3 a member refuses our certificate only after it has let us connect, so the place of the error tells
-        // nothing, and its type is that of a library two layers down.
+        // With TLS 1.3 a member refuses our certificate only after it has let us connect, so the place of the error
+        // tells nothing, and its type is that of a library two layers down.
         let refused = ["certificate", "fatal alert", "corrupt message"].iter().any(|word| whole.contains(word));
         let kind = match status.code() {
             _ if refused => Denied,

@@ -1,9 +1,9 @@
 //! Watches: one etcd stream each, taken up again where it stopped.
 //!
-//! A stream of its own makes a slow reader its own affair: what it does not read stays unread, etcd is held up on that stream
-//! alone, and goes on from its history when there is room again. A task follows the stream and hands over what it
-//! finds through a short queue; when the connection ends it takes up the watch at any member, after the last revision
-//! that is known to be complete.
+//! A stream of its own makes a slow reader its own affair: what it does not read stays unread, etcd is held up on that
+//! stream alone, and goes on from its history when there is room again. A task follows the stream and hands over what
+//! it finds through a short queue; when the connection ends it takes up the watch at any member, after the last
+//! revision that is known to be complete.
 
 use std::{
     sync::{
@@ -37,8 +37,8 @@ const QUEUED_ITEMS: usize = 8;
 /// How often progress is asked for again while it is wanted: etcd does not answer while a watch catches up.
 const PROGRESS_PAUSE: Duration = Duration::from_millis(50);
 
-/// How often progress is asked for when nothing happens, so that a watch that is seldom changed can be taken up after the
-/// revisions in between have been compacted.
+/// How often progress is asked for when nothing happens, so that a watch that is seldom changed can be taken up after
+/// the revisions in between have been compacted.
 const IDLE_PROGRESS: Duration = Duration::from_secs(30);
 
 /// How long a watch tries to be taken up before it ends with the fault.

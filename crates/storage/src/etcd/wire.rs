@@ -1,8 +1,8 @@
 //! The part of etcd's gRPC interface that the engine uses: messages by their field numbers, calls by their paths.
 //!
-//! Written by hand so that nothing has to be generated: fields that the engine does not look at are left out, and skipped
-//! when they arrive. What is sent holds shared bytes; what arrives is copied once, into bytes of its own, so that no item
-//! keeps a whole page in memory.
+//! Written by hand so that nothing has to be generated: fields that the engine does not look at are left out, and
+//! skipped when they arrive. What is sent holds shared bytes; what arrives is copied once, into bytes of its own, so
+//! that no item keeps a whole page in memory.
 
 use bytes::Bytes;
 use prost::{Message, Oneof};

@@ -1,8 +1,8 @@
 //! The `memory` engine: everything in persistent maps, nothing on disk; forks in constant time.
 //!
-//! For tests and for worlds that are thrown away. One lock is held for the few microseconds of a commit or of a clone of the
-//! maps; ranges, hashes and snapshots work on such a clone, outside of the lock. Ends of lifetimes are committed by a task,
-//! which is started with the first key that has one, on the runtime of whoever put it.
+//! For tests and for worlds that are thrown away. One lock is held for the few microseconds of a commit or of a clone
+//! of the maps; ranges, hashes and snapshots work on such a clone, outside of the lock. Ends of lifetimes are committed
+//! by a task, which is started with the first key that has one, on the runtime of whoever put it.
 
 mod state;
 #[cfg(test)]
@@ -72,8 +72,8 @@ impl Memory {
         Ok(Memory::from_state(state, options, hub::RECENT_BYTES))
     }
 
-    /// A store of its own with the same keys, revision and history, in constant time: the two share what neither has changed
-    /// since. Watches stay with the original.
+    /// A store of its own with the same keys, revision and history, in constant time: the two share what neither has
+    /// changed since. Watches stay with the original.
     #[must_use]
     pub fn fork(&self) -> Self {
         self.fork_with(self.inner.options.clone())

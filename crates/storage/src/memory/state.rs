@@ -10,7 +10,8 @@ use crate::{
     expiry::Deadline,
 };
 
-/// The most commits whose leftovers one step of compaction clears away, so that no commit pays for a long pause before it.
+/// The most commits whose leftovers one step of compaction clears away, so that no commit pays for a long pause before
+/// it.
 const COMPACTION_STEP: usize = 256;
 
 /// What a superseded item counts beside its key and value.
@@ -27,7 +28,8 @@ pub(super) struct Item {
 #[derive(Clone, Debug)]
 pub(super) struct Logged {
     pub(super) events: Arc<[Event]>,
-    /// When it was committed, in milliseconds since 1970. The date and not the monotonic time: a fork may have another clock.
+    /// When it was committed, in milliseconds since 1970. The date and not the monotonic time: a fork may have another
+    /// clock.
     at: i64,
     bytes: u64,
 }
@@ -38,9 +40,9 @@ pub(super) struct State {
     pub(super) revision: Revision,
     pub(super) compacted: Revision,
     pub(super) present: OrdMap<Key, Arc<Item>>,
-    /// What the present has superseded: under a key and the revision of a commit that changed it, what was there before. So
-    /// what was under a key at revision R is found under the least of its revisions after R; if there is none, it is what is
-    /// there at present.
+    /// What the present has superseded: under a key and the revision of a commit that changed it, what was there
+    /// before. So what was under a key at revision R is found under the least of its revisions after R; if there is
+    /// none, it is what is there at present.
     past: OrdMap<(Key, Revision), Option<Arc<Item>>>,
     /// The commits after `compacted`, and before it those that compaction has not cleared away yet.
     pub(super) log: OrdMap<Revision, Logged>,
@@ -205,7 +207,8 @@ impl State {
         keys.into_iter().map(|key| Op::delete(key.clone())).collect()
     }
 
-    /// Forgets the states before `revision`, which is not after the present. What they held is cleared away step by step.
+    /// Forgets the states before `revision`, which is not after the present. What they held is cleared away step by
+    /// step.
     pub(super) fn compact(&mut self, revision: Revision) {
         self.compacted = self.compacted.max(revision);
     }

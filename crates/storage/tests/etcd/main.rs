@@ -1,7 +1,7 @@
 //! The etcd engine keeps the contract, on real etcd.
 //!
-//! One etcd serves one store at a time and then, emptied and compacted, the next: revisions and compaction belong to the whole
-//! of it. How many are started is how many stores live at a time.
+//! One etcd serves one store at a time and then, emptied and compacted, the next: revisions and compaction belong to
+//! the whole of it. How many are started is how many stores live at a time.
 
 #![cfg(feature = "etcd")]
 #![expect(

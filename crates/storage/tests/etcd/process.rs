@@ -9,8 +9,8 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// Runs what follows the directory until its input ends, then kills it. Without a last word the test process is no more, and
-/// the directory goes too.
+/// Runs what follows the directory until its input ends, then kills it. Without a last word the test process is no
+/// more, and the directory goes too.
 const KEEPER: &str =
     r#"dir=$1; shift; "$@" & pid=$!; read word; kill -9 $pid; wait $pid 2> /dev/null; [ -n "$word" ] || rm -rf "$dir""#;
 

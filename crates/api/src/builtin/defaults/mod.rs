@@ -1,8 +1,8 @@
 //! Defaults of built-in kinds: what upstream fills in, and the shape that Go gives an object.
 //!
-//! One walk over the object, parents first. In each object it applies the [`rules`] of the type, then the static defaults
-//! of the schema, among them what Go always prints (`resources: {}`, `status: {}`). Decoding has dropped the zero values that
-//! Go would not print, so what comes out is what the real server would have stored.
+//! One walk over the object, parents first. In each object it applies the [`rules`] of the type, then the static
+//! defaults of the schema, among them what Go always prints (`resources: {}`, `status: {}`). Decoding has dropped the
+//! zero values that Go would not print, so what comes out is what the real server would have stored.
 
 mod hooks;
 mod pod_resources;

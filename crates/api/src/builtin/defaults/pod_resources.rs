@@ -50,8 +50,8 @@ fn read(value: Option<&Value>) -> Resources {
     entries.filter_map(|(name, amount)| Some((name.into(), amount.as_str()?.parse().ok()?))).collect()
 }
 
-/// What all containers together need of `field`: the sum of those that run together, or what an init container needs beside
-/// the sidecars that started before it, whichever is more.
+/// What all containers together need of `field`: the sum of those that run together, or what an init container needs
+/// beside the sidecars that started before it, whichever is more.
 fn aggregate(spec: &Map, field: &str) -> Resources {
     let containers =
         |name: &str| spec.get(name).and_then(Value::as_array).map(|items| items.iter()).into_iter().flatten();

@@ -1,7 +1,7 @@
 //! What upstream fills in for whom, as data.
 //!
-//! A rule sets a field that is not set. Go cannot tell a missing number, string or boolean from a zero one unless the field is a
-//! pointer, so for those zero counts as not set; the schema knows which is which.
+//! A rule sets a field that is not set. Go cannot tell a missing number, string or boolean from a zero one unless the
+//! field is a pointer, so for those zero counts as not set; the schema knows which is which.
 
 use super::hooks;
 use crate::{Map, Value};

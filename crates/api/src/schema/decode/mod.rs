@@ -1,8 +1,9 @@
 //! Strict decoding into built-in types: one pass over the bytes, without recursion.
 //!
-//! This is what Go does when it decodes into a struct: unknown and duplicate fields are reported and dropped, `null` leaves a
-//! field as it was, a value of the wrong type is an error in Go's words, times and quantities come out in their canonical form.
-//! One thing differs on purpose: of a field that comes twice the last one counts, where Go merges objects.
+//! This is what Go does when it decodes into a struct: unknown and duplicate fields are reported and dropped, `null`
+//! leaves a field as it was, a value of the wrong type is an error in Go's words, times and quantities come out in
+//! their canonical form. One thing differs on purpose: of a field that comes twice the last one counts, where Go merges
+//! objects.
 
 mod base64;
 mod error;
@@ -38,7 +39,8 @@ impl Schema {
     /// Decodes JSON into this type, as Go would decode it into the struct.
     ///
     /// # Errors
-    /// Says in Go's words why the text is not JSON or does not fit the type. Unknown and duplicate fields are no error here.
+    /// Says in Go's words why the text is not JSON or does not fit the type. Unknown and duplicate fields are no error
+    /// here.
     pub fn decode(&self, text: &[u8]) -> Result<Decoded, DecodeError> {
         let decoder = Decoder {
             root: self.root(),

@@ -1,3 +1,5 @@
+//! Decoding against what the real server refused.
+
 use super::*;
 use crate::{builtin, json, names::GroupVersionKind};
 
@@ -114,7 +116,8 @@ fn refuses_what_is_no_object_of_the_kind() {
 #[test]
 fn hostile_documents_are_bounded() {
     let crd = "apiextensions.k8s.io/v1 CustomResourceDefinition";
-    // The only type that contains itself, as deep as the reader goes, with an unknown field at the bottom again and again.
+    // The only type that contains itself, as deep as the reader goes, with an unknown field at the bottom again and
+    // again.
     let deep = r#"{"spec":{"versions":[{"schema":{"openAPIV3Schema":"#.to_owned() + &r#"{"not":"#.repeat(9_990);
     let text = deep.clone() + r#"{"x":1"# + &r#","x":1"#.repeat(10_000) + &"}".repeat(9_991) + "}}]}}";
     check(

@@ -1,3 +1,5 @@
+//! Formats against what upstream accepts.
+
 use crate::schema::{Format, cases};
 
 #[test]

@@ -1,3 +1,5 @@
+//! Patterns against what Go accepts.
+
 use super::*;
 use crate::schema::cases;
 

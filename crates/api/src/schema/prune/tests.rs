@@ -1,3 +1,5 @@
+//! Pruning against upstream, and whatever comes.
+
 use crate::{
     Map, Value, json,
     schema::{

@@ -1,3 +1,5 @@
+//! Compiling schemas against upstream.
+
 use super::*;
 use crate::{Map, json, schema::cases};
 

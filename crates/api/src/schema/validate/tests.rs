@@ -1,3 +1,5 @@
+//! Validation against upstream.
+
 use proptest::prelude::*;
 
 use super::*;
