@@ -20,6 +20,7 @@ pub mod mapper;
 mod name;
 pub mod names;
 pub mod object;
+pub mod options;
 pub mod partial;
 pub mod patch;
 pub mod quantity;
