@@ -3,3 +3,4 @@
 //! The parts of the road that are there so far; what joins them is still to come.
 
 pub mod authorization;
+pub mod bootstrap;

@@ -82,7 +82,7 @@ pub fn check_binding(
             return Ok(());
         }
     }
-    let rules = rbac.rules_of(&role_ref, request.namespace).map_err(status)?;
+    let rules = rbac.rules_of(&role_ref, request.namespace).map_err(|error| status(request, error))?;
     confirm_no_escalation(rbac, request, rules).map_err(|message| forbidden(kind, binding, message))
 }
 
@@ -98,19 +98,20 @@ fn confirm_no_escalation(rbac: &Rbac, request: &Attributes<'_>, rules: &[PolicyR
     let missing = Vec::from_iter(missing).join("\n");
     let mut message =
         format!("user {user} (groups={groups}) is attempting to grant RBAC permissions not currently held:\n{missing}");
-    let errors: Vec<String> = errors.into_iter().map(|error| status(error).message).collect();
+    let errors: Vec<String> = errors.into_iter().map(|error| status(request, error).message).collect();
     if let Some(errors) = aggregate(&errors) {
         message.push_str(&format!("; resolution errors: [{errors}]"));
     }
     Err(message)
 }
 
-/// Before a write, upstream asks the storage for roles and not the authorizer's cache: the same errors in other words.
-fn status(error: RoleError) -> Status {
+/// Before a write, upstream asks the storage for the role, which takes its words from the request and so names the wrong resource.
+fn status(request: &Attributes<'_>, error: RoleError) -> Status {
     match error {
-        RoleError::NoClusterRole(name) => Status::not_found(&resource(RbacKind::ClusterRole), &name),
-        RoleError::NoRole(name) => Status::not_found(&resource(RbacKind::Role), &name),
-        RoleError::UnsupportedKind(_) => Status { message: error.to_string(), ..Status::internal_error(&error) },
+        RoleError::NoClusterRole(name) | RoleError::NoRole(name) => {
+            Status::not_found(&GroupResource::new(request.group, request.resource), &name)
+        }
+        RoleError::UnsupportedKind(_) => Status::unknown(error.to_string()),
     }
 }
 
@@ -133,11 +134,7 @@ fn only_gc_fields_differ(new: &Value, old: &Value) -> bool {
     stripped(new) == stripped(old)
 }
 
-fn resource(kind: RbacKind) -> GroupResource {
-    GroupResource::new(GROUP, kind.resource())
-}
-
 fn forbidden(kind: RbacKind, object: &Value, message: String) -> Status {
     let name = string(object.get("metadata").unwrap_or(&Value::Null), "name");
-    Status::forbidden(&resource(kind), &name, message)
+    Status::forbidden(&GroupResource::new(GROUP, kind.resource()), &name, message)
 }

@@ -12,6 +12,8 @@ mod golden;
 mod index;
 mod policy;
 #[cfg(test)]
+mod properties;
+#[cfg(test)]
 mod tests;
 
 use std::{
