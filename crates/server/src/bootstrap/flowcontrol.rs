@@ -1,6 +1,8 @@
 //! Brings flow schemas and priority levels up to date.
 
-use capstan_api::{Map, Value};
+use capstan_api::Value;
+
+use super::map_in;
 
 /// Says whether the spec of an object follows the server's own.
 const AUTO_UPDATE_SPEC: &str = "apf.kubernetes.io/autoupdate-spec";
@@ -35,14 +37,11 @@ pub fn revise(existing: &Value, expected: &Value, ensure: Ensure) -> Option<Valu
     if auto && let (Some(object), Some(spec)) = (revised.as_object_mut(), expected.get("spec")) {
         object.insert("spec", spec.clone());
     }
-    if wanted != Some(auto)
-        && let Some(metadata) = revised.get_mut("metadata").and_then(Value::as_object_mut)
-    {
-        let annotations = metadata.get_or_insert_with("annotations", || Map::new().into());
-        if annotations.is_null() {
-            *annotations = Map::new().into();
+    if wanted != Some(auto) {
+        let metadata = revised.get_mut("metadata").and_then(Value::as_object_mut);
+        if let Some(annotations) = metadata.and_then(|metadata| map_in(metadata, "annotations")) {
+            annotations.insert(AUTO_UPDATE_SPEC, auto.to_string());
         }
-        annotations.as_object_mut().map(|own| own.insert(AUTO_UPDATE_SPEC, auto.to_string()));
     }
     (revised != *existing).then_some(revised)
 }

@@ -51,11 +51,7 @@ pub fn rbac() -> Vec<Value> {
                 let last = objects.last_mut().and_then(Value::as_object_mut).expect("an object comes before its items");
                 let (field, item) =
                     if last.contains_key("roleRef") { ("subjects", subject(item)) } else { ("rules", rule(item)) };
-                let list = last.get_or_insert_with(field, || Value::Null);
-                if list.is_null() {
-                    *list = Array::new().into();
-                }
-                list.as_array_mut().expect("it was made a list").push(item);
+                list_in(last, field).expect("nothing else is under that name").push(item);
             }
         }
     }
@@ -133,4 +129,22 @@ fn split(full: &str) -> (Option<&str>, &str) {
 
 fn map<V: Into<Value>, const N: usize>(entries: [(&str, V); N]) -> Map {
     entries.into_iter().map(|(key, value)| (Str::from(key), value.into())).collect()
+}
+
+/// The list in a field, made if there is none; `null` is none.
+fn list_in<'a>(object: &'a mut Map, field: &str) -> Option<&'a mut Array> {
+    field_in(object, field, || Array::new().into()).as_array_mut()
+}
+
+/// The object in a field, made if there is none; `null` is none.
+fn map_in<'a>(object: &'a mut Map, field: &str) -> Option<&'a mut Map> {
+    field_in(object, field, || Map::new().into()).as_object_mut()
+}
+
+fn field_in<'a>(object: &'a mut Map, field: &str, empty: fn() -> Value) -> &'a mut Value {
+    let value = object.get_or_insert_with(field, empty);
+    if value.is_null() {
+        *value = empty();
+    }
+    value
 }

@@ -1,8 +1,8 @@
 //! Brings roles and bindings of the policy up to date: what is missing is added back, what somebody added stays.
 
-use capstan_api::{Array, Map, Value};
+use capstan_api::{Map, Value};
 
-use super::AUTO_UPDATE;
+use super::{AUTO_UPDATE, list_in, map_in};
 use crate::authorization::rbac::{PolicyRule, RoleRef, Subject, covers};
 
 /// What is to be done about an object of the policy.
@@ -37,7 +37,7 @@ pub fn reconcile_role(existing: &Value, expected: &Value) -> Reconciled {
             let missing = missing_items(&own, &expected, "clusterRoleSelectors", Value::clone);
             if !missing.is_empty() {
                 append(&mut own, "clusterRoleSelectors", missing);
-                role.as_object_mut().map(|role| role.insert("aggregationRule", own));
+                _ = role.as_object_mut().and_then(|role| role.insert("aggregationRule", own));
             }
         }
     }
@@ -75,11 +75,9 @@ fn merge_metadata(object: &mut Value, expected: &Value) {
     for field in ["annotations", "labels"] {
         let expected = expected.get("metadata").and_then(|metadata| metadata.get(field)).and_then(Value::as_object);
         for (key, value) in expected.into_iter().flat_map(Map::iter) {
-            let own = metadata.get_or_insert_with(field, || Map::new().into());
-            if own.is_null() {
-                *own = Map::new().into();
+            if let Some(own) = map_in(metadata, field) {
+                own.get_or_insert_with(key, || value.clone());
             }
-            own.as_object_mut().map(|own| own.get_or_insert_with(key, || value.clone()));
         }
     }
 }
@@ -99,12 +97,9 @@ fn missing_items<T: PartialEq>(own: &Value, expected: &Value, field: &str, read:
 }
 
 fn append(object: &mut Value, field: &str, items: impl IntoIterator<Item = Value>) {
-    let Some(object) = object.as_object_mut() else { return };
     for item in items {
-        let list = object.get_or_insert_with(field, || Array::new().into());
-        if list.is_null() {
-            *list = Array::new().into();
+        if let Some(list) = object.as_object_mut().and_then(|object| list_in(object, field)) {
+            list.push(item);
         }
-        list.as_array_mut().map(|list| list.push(item));
     }
 }

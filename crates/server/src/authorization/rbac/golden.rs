@@ -134,7 +134,8 @@ fn rules() {
         let listed = |field| array(status.get(field).unwrap()).iter().map(PolicyRule::from_value);
         let mut expected: Vec<PolicyRule> = listed("resourceRules").chain(listed("nonResourceRules")).collect();
         let mut found = rules;
-        (expected.sort(), found.sort());
+        expected.sort();
+        found.sort();
         assert_eq!(found, expected, "{case}");
         assert_eq!(incomplete, status.get("incomplete").unwrap().as_bool().unwrap(), "{case}");
         let error = status.get("evaluationError").map_or("", text);

@@ -109,9 +109,10 @@ proptest! {
             for groups in [&[][..], &["a", "b"], &["b", "b", "a"]] {
                 let user = UserInfo::new(user, groups.iter().copied());
                 for namespace in ["", "n1", "n2"] {
+                    let grants = rbac.grants(&user, namespace).map(|grant| (&grant.binding.namespace, &grant.binding.name));
+                    prop_assert!(grants.is_sorted_by(|a, b| a < b), "each binding comes once, those of the cluster first");
                     for verb in ["get", "list"] {
                         let attributes = Attributes { namespace, ..Attributes::resource(&user, verb, "", "pods") };
-                        // A namespace of the empty name has no bindings.
                         let expected = scan(&objects, &attributes);
                         prop_assert_eq!(rbac.authorize(&attributes), expected, "{:?}", attributes);
                     }
