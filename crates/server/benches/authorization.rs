@@ -39,7 +39,7 @@ fn policy() -> Rbac {
     for n in 0..ROLES {
         let rules = format!(
             r#"{{"metadata":{{"name":"role-{n}"}},"rules":[
-            {{"verbs":["get","list","watch"],"apiGroups":["group{n}.example.com"],"resources":["things","things/status"]}},
+            {{"verbs":["get","list","watch"],"apiGroups":["group{n}.example.com"],"resources":["things","x/status"]}},
             {{"verbs":["create","update"],"apiGroups":[""],"resources":["configmaps"],"resourceNames":["c{n}"]}}]}}"#
         );
         rbac.upsert(RbacKind::ClusterRole, &value(&rules));

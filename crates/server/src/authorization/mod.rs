@@ -1,7 +1,7 @@
 //! Who may do what: a chain of authorizers, of which the first with an opinion decides.
 //!
-//! Everything here is pure: a decision is a function of the request's [`Attributes`] and of what the authorizers know at that
-//! moment. The node authorizer joins the chain as one more [`Authorizer`].
+//! Everything here is pure: a decision is a function of the request's [`Attributes`] and of what the authorizers know
+//! at that moment. The node authorizer joins the chain as one more [`Authorizer`].
 
 mod attributes;
 mod forbidden;
@@ -22,7 +22,8 @@ pub trait Authorizer: Send + Sync {
     /// Decides.
     fn authorize(&self, attributes: &Attributes<'_>) -> Decision;
 
-    /// What a user may do in a namespace, as far as this one can tell. The default is for those that have no rules to show.
+    /// What a user may do in a namespace, as far as this one can tell. The default is for those that have no rules to
+    /// show.
     fn rules_for(&self, _user: &UserInfo, _namespace: &str) -> Rules {
         Rules::default()
     }

@@ -26,7 +26,8 @@ impl fmt::Display for InvalidPath {
 impl std::error::Error for InvalidPath {}
 
 impl AlwaysAllowPaths {
-    /// Allows these paths; one that ends in `*` stands for all that begin with the rest. The leading slash may be left out.
+    /// Allows these paths; one that ends in `*` stands for all that begin with the rest. The leading slash may be left
+    /// out.
     ///
     /// # Errors
     /// If a star is elsewhere.

@@ -1,5 +1,5 @@
-//! What a new server creates by itself, as data: the RBAC policy, namespaces, priority classes and levels, flow schemas and
-//! the APIServices of built-in groups.
+//! What a new server creates by itself, as data: the RBAC policy, namespaces, priority classes and levels, flow schemas
+//! and the APIServices of built-in groups.
 //!
 //! Decoded when asked for and not kept, since it is needed once, at start. What depends on the server's addresses (the
 //! `kubernetes` Service, its endpoints, the service range) and what a controller adds (status) is not here.
@@ -24,21 +24,13 @@ pub const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 /// What the labels begin with that say into which role another is aggregated.
 const AGGREGATE_TO: &str = "rbac.authorization.k8s.io/aggregate-to-";
 
-/// Roles and bindings, a line each, and indented below it a rule (`verbs groups resources [names]`, or `verbs paths`) or a
-/// subject. Lists are separated by commas, `core` is the group without a name. `to=` labels a role for aggregation, `from=`
-/// makes it aggregate, `role=` is the bound role where it is not called like the binding.
+/// Roles and bindings, a line each, and indented below it a rule (`verbs groups resources [names]`, or `verbs paths`)
+/// or a subject. Lists are separated by commas, `core` is the group without a name. `to=` labels a role for
+/// aggregation, `from=` makes it aggregate, `role=` is the bound role where it is not called like the binding.
 const RBAC: &str = include_str!("rbac.txt");
 
 /// The other objects, one a line.
 const OBJECTS: &str = include_str!("objects.jsonl");
-
-/// Cluster roles that became aggregated, and the roles that took over their rules. If the second is missing, a role of the
-/// first name that is still without an aggregation rule is to be copied under the new name before the policy is reconciled.
-pub const CLUSTER_ROLES_TO_AGGREGATE: [(&str, &str); 3] = [
-    ("admin", "system:aggregate-to-admin"),
-    ("edit", "system:aggregate-to-edit"),
-    ("view", "system:aggregate-to-view"),
-];
 
 /// The policy: ClusterRoles, Roles, ClusterRoleBindings, RoleBindings, in the order in which they are to be created.
 #[must_use]

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::authorization::{Authorizer, Rbac, UserInfo, rbac::RbacKind};
 
-/// A pair a line: an object as upstream found it, and what it made of it, `null` if it left it alone. `~` is the RBAC group.
+/// A pair a line: an object as upstream found it, and what it made of it, `null` if it left it alone. `~` is the RBAC
+/// group.
 const GOLDEN: &str = include_str!("golden.txt");
 
 fn text<'a>(object: &'a Value, path: &[&str]) -> &'a str {

@@ -9,8 +9,8 @@ use super::{
     policy::{items, string},
 };
 
-/// The role with the rules that its `aggregationRule` gathers from `all` ClusterRoles, or nothing if it has them already or
-/// does not aggregate.
+/// The role with the rules that its `aggregationRule` gathers from `all` ClusterRoles, or nothing if it has them
+/// already or does not aggregate.
 ///
 /// # Errors
 /// Says what is wrong with a selector.

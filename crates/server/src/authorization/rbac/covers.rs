@@ -7,15 +7,16 @@ use super::{
     evaluate::{ALL, url_covers},
 };
 
-/// How many permissions one call tells apart. Rules multiply their lists, so a small object can stand for more permissions
-/// than can be looked at. The largest role that a new server has stands for a fiftieth of the limit.
+/// How many permissions one call tells apart. Rules multiply their lists, so a small object can stand for more
+/// permissions than can be looked at. The largest role that a new server has stands for 229, `admin` for fewer than
+/// 1,000.
 pub const MAX_SUBRULES: usize = 1 << 16;
 
 /// How many comparisons of strings one call makes.
 const MAX_COMPARISONS: usize = 1 << 28;
 
-/// What `owner`'s rules do not grant of what `servant`'s do, broken down into single permissions. Nothing if all is covered.
-/// What is beyond the limits counts as not covered.
+/// What `owner`'s rules do not grant of what `servant`'s do, broken down into single permissions. Nothing if all is
+/// covered. What is beyond the limits counts as not covered.
 #[must_use]
 pub fn covers(owner: &[PolicyRule], servant: &[PolicyRule]) -> Vec<PolicyRule> {
     let owned = owner.iter().map(strings).sum::<usize>() + 1;

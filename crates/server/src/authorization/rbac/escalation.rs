@@ -71,12 +71,12 @@ pub fn check_binding(
         return Ok(());
     }
     let role_ref = RoleRef::of(binding);
-    if let Some(RbacKind::Role | RbacKind::ClusterRole) = RbacKind::from_kind(&role_ref.kind) {
-        let resource = RbacKind::from_kind(&role_ref.kind).map_or("", RbacKind::resource);
+    if let Some(role @ (RbacKind::Role | RbacKind::ClusterRole)) = RbacKind::from_kind(&role_ref.kind) {
+        // Asked in the namespace of the binding, so that somebody may be let bind a ClusterRole in one namespace alone.
         let bind = Attributes {
             name: &role_ref.name,
             namespace: request.namespace,
-            ..Attributes::resource(request.user, "bind", &role_ref.api_group, resource)
+            ..Attributes::resource(request.user, "bind", &role_ref.api_group, role.resource())
         };
         if authorizer.authorize(&bind).is_allowed() {
             return Ok(());
@@ -105,7 +105,8 @@ fn confirm_no_escalation(rbac: &Rbac, request: &Attributes<'_>, rules: &[PolicyR
     Err(message)
 }
 
-/// Before a write, upstream asks the storage for the role, which takes its words from the request and so names the wrong resource.
+/// Before a write, upstream asks the storage for the role, which takes its words from the request and so names the
+/// wrong resource.
 fn status(request: &Attributes<'_>, error: RoleError) -> Status {
     match error {
         RoleError::NoClusterRole(name) | RoleError::NoRole(name) => {

@@ -28,7 +28,8 @@ fn has_or_all(set: &[Str], wanted: &str) -> bool {
     set.iter().any(|own| own == wanted || own == ALL)
 }
 
-/// Whether a rule's resource is the one asked for: itself, everything, or a part of everything. `pods/*` is not a pattern.
+/// Whether a rule's resource is the one asked for: itself, everything, or a part of everything. `pods/*` is not a
+/// pattern.
 fn resource_matches(own: &str, resource: &str, subresource: &str) -> bool {
     if own == ALL {
         return true;

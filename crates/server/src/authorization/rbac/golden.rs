@@ -1,9 +1,10 @@
-//! Cases recorded from upstream v1.36.3: objects, reviews of access, writes that escalate or not, reviews of rules, denials.
+//! Cases recorded from upstream v1.36.3: objects, reviews of access, writes that escalate or not, reviews of rules,
+//! denials.
 //!
-//! A line each; `~` stands for the API group. Upstream goes through bindings in no particular order, so of an allowed request
-//! the reason is one of several, and errors are compared as sets.
+//! A line each; `~` stands for the API group. Upstream goes through bindings in no particular order, so of an allowed
+//! request the reason is one of several, and errors are compared as sets.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use capstan_api::{Status, Value, json};
 

@@ -132,7 +132,8 @@ impl Rbac {
         }
     }
 
-    /// The bindings that apply to a user, each once: those of the cluster, then those of the namespace if one is given, by name.
+    /// The bindings that apply to a user, each once: those of the cluster, then those of the namespace if one is given,
+    /// by name.
     pub fn grants<'a>(&'a self, user: &'a UserInfo, namespace: &str) -> impl Iterator<Item = Grant<'a>> {
         let own = if namespace.is_empty() { None } else { self.namespaces.get(namespace) };
         self.cluster.grants(user).chain(own.into_iter().flat_map(|scope| scope.grants(user)))

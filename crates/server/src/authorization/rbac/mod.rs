@@ -1,7 +1,7 @@
 //! Role-based access control: roles say what may be done, bindings say by whom.
 //!
-//! [`Rbac`] is a snapshot of all roles and bindings, with an index from subjects to bindings, so that a decision looks at the
-//! user's own bindings alone. [`RbacAuthorizer`] holds the current one.
+//! [`Rbac`] is a snapshot of all roles and bindings, with an index from subjects to bindings, so that a decision looks
+//! at the user's own bindings alone. [`RbacAuthorizer`] holds the current one.
 
 mod aggregation;
 mod covers;
@@ -18,7 +18,7 @@ mod tests;
 
 use std::{
     fmt,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{PoisonError, RwLock},
 };
 
 pub use aggregation::aggregate_rules;
@@ -54,7 +54,8 @@ impl fmt::Display for RoleError {
 impl std::error::Error for RoleError {}
 
 impl Rbac {
-    /// The rules that apply to a user in a namespace, or with an empty one everywhere, and what kept others from being found.
+    /// The rules that apply to a user in a namespace, or with an empty one everywhere, and what kept others from being
+    /// found.
     #[must_use]
     pub fn resolve(&self, user: &UserInfo, namespace: &str) -> (Vec<PolicyRule>, Vec<RoleError>) {
         let (mut rules, mut errors) = (Vec::new(), Vec::new());
@@ -108,8 +109,8 @@ impl fmt::Display for Grant<'_> {
     }
 }
 
-/// The current roles and bindings. Readers take a snapshot and are not held up by what changes afterwards; a change made by
-/// one call is seen by every decision that begins after it has returned.
+/// The current roles and bindings. Readers take a snapshot and are not held up by what changes afterwards; a change
+/// made by one call is seen by every decision that begins after it has returned.
 #[derive(Debug, Default)]
 pub struct RbacAuthorizer {
     current: RwLock<Rbac>,
@@ -146,16 +147,5 @@ impl Authorizer for RbacAuthorizer {
 
     fn rules_for(&self, user: &UserInfo, namespace: &str) -> Rules {
         self.snapshot().rules_for(user, namespace)
-    }
-}
-
-/// Several ways to decide may share one set of roles.
-impl<A: Authorizer + ?Sized> Authorizer for Arc<A> {
-    fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
-        (**self).authorize(attributes)
-    }
-
-    fn rules_for(&self, user: &UserInfo, namespace: &str) -> Rules {
-        (**self).rules_for(user, namespace)
     }
 }

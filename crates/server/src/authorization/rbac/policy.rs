@@ -1,7 +1,7 @@
 //! Roles and bindings, decoded from the objects of `rbac.authorization.k8s.io/v1`.
 //!
-//! The objects were validated before they were stored, so what is of the wrong type here counts as not there: that can only
-//! take permissions away.
+//! The objects were validated before they were stored, so what is of the wrong type here counts as not there: that can
+//! only take permissions away.
 
 use capstan_api::{Array, Map, Str, Value, go};
 

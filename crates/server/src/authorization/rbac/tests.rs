@@ -13,7 +13,8 @@ fn list(words: &str) -> Vec<Str> {
     words.split_whitespace().map(|word| if word == "core" { "".into() } else { word.into() }).collect()
 }
 
-/// `verbs | groups | resources | names`, or `verbs | paths`; lists are separated by blanks, `core` is the group without a name.
+/// `verbs | groups | resources | names`, or `verbs | paths`; lists are separated by blanks, `core` is the group without
+/// a name.
 fn rule(text: &str) -> PolicyRule {
     let parts: Vec<Vec<Str>> = text.split('|').map(list).collect();
     let part = |at: usize| parts.get(at).cloned().unwrap_or_default();
@@ -111,6 +112,17 @@ fn rules_that_multiply_are_refused_unless_covered_whole() {
     assert_eq!(covers(&[], big), big);
     assert_eq!(covers(&[rule("get|x|y"), rule("*|*|*")], big), []);
     assert_eq!(covers(big, big), []);
+}
+
+#[test]
+fn long_lists_against_long_lists_are_refused() {
+    let names = |range: std::ops::Range<i32>| PolicyRule {
+        resource_names: range.map(|n| n.to_string().into()).collect(),
+        ..rule("get|core|pods")
+    };
+    let (few, many) = ([names(0..100)], [names(0..20_000)]);
+    assert_eq!(covers(&many, &few), []);
+    assert_eq!(covers(&many, &many), many, "too many comparisons");
 }
 
 #[test]
