@@ -42,7 +42,7 @@ async fn objects_are_found_by_name_and_served_as_stored() {
     let get = async |namespace: &str, name: &str| world.cache.get(namespace, name, ReadAt::Consistent).await.unwrap();
     let found = get("a", "2").await;
     let expected = r#"{"kind":"Pod","metadata":{"labels":{"x":"r"},"name":"2","namespace":"a","resourceVersion":"3","uid":"a/2u"},"spec":{"nodeName":"r"}}"#;
-    assert_eq!((found.revision, found.object.unwrap().json), (Revision(4), expected.into()));
+    assert_eq!((found.revision, found.object.unwrap().json.clone()), (Revision(4), expected.into()));
     for (namespace, name) in [("b", "1"), ("", "a/1"), ("a", ""), ("", "1"), ("a", "1/"), ("a/1", "")] {
         assert!(get(namespace, name).await.object.is_none(), "{namespace} {name}");
     }
