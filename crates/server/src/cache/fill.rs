@@ -23,6 +23,9 @@ use super::{
 /// After so many batches in a row others get their turn.
 const BATCHES_A_TURN: usize = 64;
 
+/// How many objects are read and encoded before others get their turn.
+const LOAD_PAGE: u32 = 500;
+
 type Objects = OrdMap<Arc<str>, Arc<Object>>;
 
 /// Follows the store for ever.
@@ -118,7 +121,7 @@ impl Shared {
     pub(super) async fn load(&self, at: At) -> Result<Snapshot, ReadError> {
         let known = self.current().objects;
         let mut objects = Objects::new();
-        let mut range = Range::prefix(self.resource.prefix.clone()).at(at);
+        let mut range = Range::prefix(self.resource.prefix.clone()).at(at).limited(LOAD_PAGE);
         loop {
             let page = self.store.range(range.clone()).await?;
             for item in &page.items {
@@ -132,6 +135,7 @@ impl Shared {
                 return Ok(Snapshot { revision: page.revision, changed: page.revision, objects });
             };
             range = next;
+            tokio::task::yield_now().await;
         }
     }
 

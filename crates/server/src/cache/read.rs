@@ -79,15 +79,22 @@ impl ResourceCache {
     /// # Errors
     /// When the state cannot be had, see [`CacheError`].
     pub async fn get(&self, namespace: &str, name: &str, at: ReadAt) -> Result<Found, CacheError> {
-        let snapshot = self.snapshot(at).await?;
-        let object = if namespace.is_empty() {
-            snapshot.objects.get(name)
-        } else {
-            snapshot.objects.get(format!("{namespace}/{name}").as_str())
+        let find = |snapshot: &Snapshot| {
+            let object = if namespace.is_empty() {
+                snapshot.objects.get(name)
+            } else {
+                snapshot.objects.get(format!("{namespace}/{name}").as_str())
+            };
+            // A slash in a name must not lead into a namespace.
+            let object = object.filter(|object| object.namespace() == namespace && object.name() == name);
+            Found { revision: snapshot.revision, object: object.cloned() }
         };
-        // A slash in a name must not lead into a namespace.
-        let object = object.filter(|object| object.namespace() == namespace && object.name() == name);
-        Ok(Found { revision: snapshot.revision, object: object.cloned() })
+        if let ReadAt::Exactly(_) = at {
+            return Ok(find(&self.snapshot(at).await?));
+        }
+        self.reach(at).await?;
+        // In place: a snapshot that somebody holds has to be copied, in part, with the next change.
+        Ok(find(&self.shared.current.read().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// The objects that are wanted, in the order of keys.

@@ -22,6 +22,11 @@ use flaky::Flaky;
 
 const PREFIX: &str = "/registry/pods/";
 
+const _: fn() = || {
+    fn shared_between_threads<T: Send + Sync>() {}
+    shared_between_threads::<(ResourceCache, Watcher, WatchItem)>();
+};
+
 struct World {
     clock: ManualClock,
     store: Arc<Flaky>,
