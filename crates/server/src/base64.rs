@@ -1,11 +1,9 @@
 //! Base64 in the two alphabets that upstream uses, read as Go reads it.
 
-#[cfg(test)]
 const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const URL: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 /// Base64 with padding.
-#[cfg(test)]
 pub(crate) fn encode(bytes: &[u8]) -> String {
     let mut out = digits(bytes, STANDARD);
     out.extend(std::iter::repeat_n('=', (3 - bytes.len() % 3) % 3));
