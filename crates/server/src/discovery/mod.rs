@@ -94,11 +94,15 @@ pub struct Documents {
 }
 
 impl Documents {
-    /// The document at a path; a slash at its end does not matter.
+    /// The document at a path. Slashes at its end do not matter, except that upstream's `/` and `/apis` are where they are.
     #[must_use]
     pub fn get(&self, path: &str) -> Option<&Document> {
-        let bare = path.strip_suffix('/').filter(|bare| !matches!(*bare, "" | "/")).unwrap_or(path);
-        self.by_path.get(bare)
+        let bare = path.trim_end_matches('/');
+        match bare {
+            "" | "/apis" if path.len() > bare.len() + 1 => None,
+            "" => self.by_path.get(path),
+            bare => self.by_path.get(bare),
+        }
     }
 
     /// The document at `/api` or `/apis` that says everything at once.

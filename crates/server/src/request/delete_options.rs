@@ -11,7 +11,7 @@ use capstan_api::{
 
 use super::{
     Query,
-    options::{invalid, validate_dry_run},
+    options::{invalid, shown_as_json, validate_dry_run},
 };
 
 /// The kind of the options.
@@ -82,7 +82,7 @@ impl Raw<'_> {
         if let Some(policy) = self.propagation_policy {
             if self.options.orphan_dependents.is_some() {
                 let words = "orphanDependents and deletionPropagation cannot be both set";
-                errors.push(Error::invalid(path, policy, words));
+                errors.push(shown_as_json(Error::invalid(path, policy, words)));
             }
             self.options.propagation_policy = match policy {
                 "Orphan" => Some(Propagation::Orphan),
@@ -90,7 +90,7 @@ impl Raw<'_> {
                 "Foreground" => Some(Propagation::Foreground),
                 _ => {
                     let supported = ["Foreground", "Background", "Orphan", "nil"];
-                    errors.push(Error::not_supported(path, policy, &supported));
+                    errors.push(shown_as_json(Error::not_supported(path, policy, &supported)));
                     None
                 }
             };

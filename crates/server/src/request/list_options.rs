@@ -10,7 +10,11 @@ use capstan_api::{
     status::Status,
 };
 
-use super::{ContinueToken, Query, options::invalid, resource_version::parse_resource_version};
+use super::{
+    ContinueToken, Query,
+    options::{invalid, shown_as_json},
+    resource_version::parse_resource_version,
+};
 
 /// Of a [`ListOptions::resource_version_match`]: exactly this version.
 pub const EXACT: &str = "Exact";
@@ -140,7 +144,7 @@ impl ListOptions {
         let mut errors = ErrorList::new();
         let mut forbid = |when: bool, words: &str| errors.extend(when.then(|| Error::forbidden(path, words)));
         let wanted = &*self.resource_version_match;
-        let unknown = |supported: &[&str]| Error::not_supported(path, wanted, supported);
+        let unknown = |supported: &[&str]| shown_as_json(Error::not_supported(path, wanted, supported));
         let (given, continued) = (!wanted.is_empty(), !self.continue_token.is_empty());
         if self.watch {
             let (initial, right) = (self.send_initial_events.is_some(), wanted == NOT_OLDER_THAN);
@@ -166,6 +170,19 @@ impl ListOptions {
             errors.push(Error::forbidden(Path::new("sendInitialEvents"), words));
         }
         errors
+    }
+
+    /// Restricts the options to one object: the name of the request, when it has one, and the field selector must agree.
+    ///
+    /// # Errors
+    /// 400 when the field selector asks for something else.
+    pub fn for_name(mut self, name: &str) -> Result<Self, Status> {
+        if self.field_selector.is_everything() {
+            self.field_selector = FieldSelector::equals("metadata.name", name);
+        } else if self.field_selector.requires_exact_match("metadata.name") != Some(name) {
+            return Err(Status::bad_request("fieldSelector metadata.name doesn't match requested name"));
+        }
+        Ok(self)
     }
 
     /// Where the list begins, from the continue token and the version together.
@@ -234,6 +251,21 @@ mod tests {
             ("watch=0", None),
         ] {
             assert_eq!(ListOptions::parse(&Query::parse(text)).unwrap().send_initial_events, initial, "{text}");
+        }
+    }
+
+    #[test]
+    fn one_object() {
+        let wrong = "fieldSelector metadata.name doesn't match requested name";
+        for (text, expected) in [
+            ("", "metadata.name=a"),
+            ("fieldSelector=metadata.name%3Da,x%3Dy", "metadata.name=a,x=y"),
+            ("fieldSelector=metadata.name%3Db", wrong),
+            ("fieldSelector=x%3Dy", wrong),
+        ] {
+            let options = ListOptions::parse(&Query::parse(text)).unwrap().for_name("a");
+            let said = options.map_or_else(|status| status.message, |options| options.field_selector.to_string());
+            assert_eq!(said, expected, "{text}");
         }
     }
 

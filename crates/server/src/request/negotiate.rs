@@ -203,16 +203,22 @@ impl Endpoint {
     /// What is agreed on if this clause is met in this form, or nothing if the endpoint does not do what its parameters ask for.
     fn settle(&self, clause: &Clause<'_>, media_type: MediaType) -> Option<Negotiated> {
         let (mut kind, mut group, mut version, mut pretty) = (None, None, None, false);
+        let (mut stream, mut server_version) = ("", "");
         for (key, value) in clause.parameters() {
             match key {
                 "as" => kind = Some(value),
                 "g" => group = Some(value),
                 "v" => version = Some(value),
                 "pretty" => pretty = value == "1",
-                "stream" if value != "watch" || media_type.as_stream().is_none() => return None,
-                "sv" if value != "v1" || !matches!(self.serves, Serves::Objects { .. }) => return None,
+                "stream" => stream = value,
+                "sv" => server_version = value,
                 _ => {}
             }
+        }
+        let streams = stream == "watch" && media_type.as_stream().is_some();
+        let versioned = server_version == "v1" && matches!(self.serves, Serves::Objects { .. });
+        if !(stream.is_empty() || streams) || !(server_version.is_empty() || versioned) {
+            return None;
         }
         let wanted = [kind, group, version];
         let transform = if wanted == [None; 3] {

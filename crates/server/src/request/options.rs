@@ -3,6 +3,7 @@
 use capstan_api::{
     Array, GroupKind, Name, Str, Value,
     field::{Error, ErrorList, Path},
+    go,
     status::Status,
     table::IncludeObject,
     validation::validate_field_manager,
@@ -137,6 +138,14 @@ pub(super) fn validate_dry_run(values: &[&str]) -> Option<Error> {
     let shown = || Value::Array(values.iter().copied().map(Value::from).collect::<Array>());
     let wrong = values.iter().any(|value| *value != DRY_RUN_ALL);
     wrong.then(|| Error::not_supported(Path::new("dryRun"), shown(), &[DRY_RUN_ALL]))
+}
+
+/// Shows the wrong value as upstream does where its type has a name of its own: as JSON.
+pub(super) fn shown_as_json(mut error: Error) -> Error {
+    if let Some(value) = error.bad_value.take() {
+        error.detail = format!("{}: {}", go::escape_html(&value.to_string()), error.detail);
+    }
+    error
 }
 
 /// Refuses options of that kind if something is wrong with them.
