@@ -1,0 +1,123 @@
+//! Discovery against upstream's, byte for byte, by hashes of what a real one answered.
+
+use capstan_api::{GroupVersion, GroupVersionKind, Name};
+
+use super::*;
+
+fn discovery() -> Discovery {
+    let version = VersionInfo {
+        git_commit: "$Format:%H$".to_owned(),
+        go_version: "go1.26.8".to_owned(),
+        compiler: "gc".to_owned(),
+        platform: "linux/amd64".to_owned(),
+        ..VersionInfo::default()
+    };
+    let other_paths = vec!["/version".to_owned(), "/healthz".to_owned()];
+    Discovery::new(Config { server_address: "192.0.2.2:6443".to_owned(), version, other_paths })
+}
+
+fn names(text: &'static str) -> Vec<Name> {
+    text.split_whitespace().map(Name::from_static).collect()
+}
+
+/// A namespaced resource with all there is in three versions, and a plain one of the cluster in one.
+fn custom() -> Vec<ApiResource> {
+    let group = "stable.example.com";
+    let verbs = names("delete deletecollection get list patch create update watch");
+    let part_verbs = names("get patch update");
+    let crontabs = ["v1beta1", "v2alpha1", "v1"].map(|version| ApiResource {
+        group_version: GroupVersion::from_static(group, version),
+        kind: "CronTab".into(),
+        resource: "crontabs".into(),
+        singular: "crontab".into(),
+        namespaced: true,
+        short_names: names("ct"),
+        categories: names("all"),
+        verbs: verbs.clone(),
+        subresources: [("status", group, version, "CronTab"), ("scale", "autoscaling", "v1", "Scale")]
+            .map(|(name, group, version, kind)| ApiSubresource {
+                name: name.into(),
+                kind: GroupVersionKind::from_static(group, version, kind),
+                verbs: part_verbs.clone(),
+            })
+            .into(),
+        storage: Some(GroupVersionKind::from_static(group, "v1", "CronTab")),
+        custom: true,
+    });
+    let abbas = ApiResource {
+        kind: "Abba".into(),
+        resource: "abbas".into(),
+        singular: "abba".into(),
+        namespaced: false,
+        short_names: Vec::new(),
+        categories: Vec::new(),
+        subresources: Vec::new(),
+        storage: Some(GroupVersionKind::from_static(group, "v1", "Abba")),
+        ..crontabs[2].clone()
+    };
+    crontabs.into_iter().chain([abbas]).collect()
+}
+
+#[test]
+fn documents_of_upstream() {
+    let discovery = discovery();
+    let without = discovery.documents();
+    assert!(discovery.set_custom(custom()));
+    let with = discovery.documents();
+    let (mut wrong, mut right) = (Vec::new(), 0);
+    for line in include_str!("upstream.txt").lines().filter(|line| !line.starts_with('#')) {
+        let (name, expected) = line.split_once(' ').unwrap();
+        let (documents, name) = name.strip_prefix('+').map_or((&without, name), |name| (&with, name));
+        let document = match name.strip_prefix('*') {
+            Some(path) => documents.aggregated(path),
+            None => documents.get(name),
+        };
+        let document = document.unwrap_or_else(|| panic!("there is no {name}"));
+        if hex(&sha256(&document.json)).starts_with(expected) { right += 1 } else { wrong.push(line) }
+    }
+    assert_eq!((right, &wrong[..]), (54, &[][..]));
+}
+
+#[test]
+fn rendered_once() {
+    let discovery = discovery();
+    let first = discovery.documents();
+    assert!(Arc::ptr_eq(&first, &discovery.documents()));
+    assert!(!discovery.set_custom(Vec::new()));
+    assert!(Arc::ptr_eq(&first, &discovery.documents()));
+    assert!(discovery.set_custom(custom()));
+    let second = discovery.documents();
+    assert!(!discovery.set_custom(custom()));
+    assert!(Arc::ptr_eq(&second, &discovery.documents()));
+    assert!(first.get("/apis/stable.example.com").is_none() && second.get("/apis/stable.example.com").is_some());
+    assert!(discovery.set_custom(Vec::new()));
+    assert_eq!(discovery.documents().get("/apis").unwrap().json, first.get("/apis").unwrap().json);
+}
+
+#[test]
+fn paths_and_tags() {
+    let discovery = discovery();
+    let documents = discovery.documents();
+    for path in ["/", "/api", "/api/", "/apis/", "/apis/apps/", "/apis/apps/v1//", "/version//"] {
+        assert!(documents.get(path).is_some_and(|document| document.etag.is_none()), "{path}");
+    }
+    for path in ["", "//", "/apis//", "/apis/nope", "/apis/apps/v2", "/api/v1/pods", "/healthz"] {
+        assert!(documents.get(path).is_none(), "{path}");
+    }
+    let (core, named) = (documents.aggregated("/api").unwrap(), documents.aggregated("/apis/").unwrap());
+    let tag = named.etag.clone().unwrap();
+    assert!(named.matches(&tag) && !core.matches(&tag) && !named.matches("") && !named.matches(tag.trim_matches('"')));
+    discovery.set_custom(custom());
+    let changed = discovery.documents();
+    assert!(!changed.aggregated("/apis").unwrap().matches(&tag));
+    assert_eq!(changed.aggregated("/api").unwrap().etag, core.etag);
+}
+
+#[test]
+fn other_forms() {
+    let documents = discovery().documents();
+    let api = documents.get("/api").unwrap();
+    let yaml = "kind: APIVersions\nserverAddressByClientCIDRs:\n- clientCIDR: 0.0.0.0/0\n  serverAddress: 192.0.2.2:6443\nversions:\n- v1\n";
+    assert_eq!(api.yaml(), yaml);
+    assert!(api.indent().starts_with(b"{\n  \"kind\": \"APIVersions\",\n  \"versions\": [\n    \"v1\"\n  ],"));
+}
