@@ -208,7 +208,9 @@ fn list(snapshot: &Snapshot, revision: Revision, query: &ListQuery) -> ListPage 
         // The least key after the last one is the last one with a zero byte behind it.
         (Some(_), Some(last)) => {
             let next = ContinueToken { revision: Some(revision), start: format!("{}\0", last.key) };
-            (Some(next), everything.then(|| 1 + all.count()))
+            let first_of_all = prefix.is_empty() && start.is_empty();
+            let remaining = || if first_of_all { snapshot.objects.len() - items.len() } else { 1 + all.count() };
+            (Some(next), everything.then(remaining))
         }
         _ => (None, None),
     };
