@@ -4,13 +4,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that fails may panic")]
 
-use std::{num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{hint::black_box, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use capstan_clock::{Clock, RealClock};
 use capstan_server::cache::{
-    CacheOptions, CachedResource, FieldPaths, ListQuery, ReadAt, ResourceCache, WatchItem, WatchQuery, WatchStart,
+    CacheOptions, CachedResource, FieldPaths, ListQuery, Object, ReadAt, ResourceCache, WatchItem, WatchQuery,
+    WatchStart,
 };
-use capstan_storage::{Memory, Op, Options, SharedStore};
+use capstan_storage::{Action, Memory, Op, Options, Revision, SharedStore};
 use tokio::sync::Semaphore;
 
 const OBJECTS: usize = 10_000;
@@ -19,7 +20,7 @@ const WATCHERS: usize = 1_000;
 const EVENTS: usize = 500;
 
 fn main() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(run());
 }
 
@@ -40,8 +41,16 @@ async fn run() {
     for n in 0..OBJECTS {
         store.commit(vec![put(n)]).await.unwrap();
     }
+    let fields = FieldPaths::new(["spec.nodeName"]);
+    let Action::Put { value, .. } = put(1).action else { return };
     let begun = clock.monotonic();
-    let resource = CachedResource::new("/registry/pods/", true).with_fields(FieldPaths::new(["spec.nodeName"]));
+    for _ in 0..10_000 {
+        black_box(Object::encode(b"ns-001/pod-000001", black_box(&value), Revision(12345), &fields).unwrap());
+    }
+    tell("encode 1 KB", clock.monotonic().since(begun), 10_000);
+
+    let begun = clock.monotonic();
+    let resource = CachedResource::new("/registry/pods/", true).with_fields(fields);
     let options = CacheOptions::with_clock(clock.clone());
     let cache = ResourceCache::start(Arc::clone(&store), resource.indexed_by("spec.nodeName"), options);
     cache.snapshot(ReadAt::Consistent).await.unwrap();

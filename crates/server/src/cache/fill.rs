@@ -68,7 +68,8 @@ impl Feed {
         let request = WatchRequest { prefix: shared.resource.prefix.clone().into(), after: shared.current().revision };
         let mut watch = shared.store.watch(request).await?;
         watch.request_progress();
-        for turn in 1.. {
+        let mut turn = 0;
+        loop {
             match race(watch.next(), shared.asked.notified()).await {
                 Either::Left(item) => match item? {
                     WatchItem::Batch(batch) => shared.apply(&batch),
@@ -77,11 +78,11 @@ impl Feed {
                 Either::Right(()) => watch.request_progress(),
             }
             self.tell();
-            if turn % BATCHES_A_TURN == 0 {
+            turn = (turn + 1) % BATCHES_A_TURN;
+            if turn == 0 {
                 tokio::task::yield_now().await;
             }
         }
-        unreachable!("the loop counts on for ever")
     }
 
     /// Begins a little before the present, so that those who watched before a restart can go on.

@@ -104,7 +104,7 @@ impl ResourceCache {
     pub async fn list(&self, query: &ListQuery) -> Result<ListPage, CacheError> {
         let snapshot = self.snapshot(query.at).await?;
         let revision = if let ReadAt::Exactly(revision) = query.at { revision } else { snapshot.revision };
-        let page = list(&snapshot, revision, query);
+        let page = list(&snapshot, revision, query, self.shared.resource.namespaced);
         if page.next.is_some() {
             self.shared.keep(snapshot);
         }
@@ -183,19 +183,20 @@ impl Shared {
     }
 }
 
-fn list(snapshot: &Snapshot, revision: Revision, query: &ListQuery) -> ListPage {
+fn list(snapshot: &Snapshot, revision: Revision, query: &ListQuery, namespaced: bool) -> ListPage {
     let ListQuery { namespace, labels, fields, limit, start, .. } = query;
     let prefix = namespace.as_ref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
-    let limit = limit.map_or(usize::MAX, NonZeroUsize::get);
-    let from = (Bound::Included(start.as_str().max(&prefix)), Bound::Unbounded);
-    let all = snapshot.objects.range::<_, str>(from).map(|(_, object)| object);
-    let mut all = all.take_while(|object| object.key.starts_with(&prefix));
     // One name is looked up, not looked for.
-    if let (Some(_), Some(name)) = (namespace, fields.requires_exact_match("metadata.name")) {
+    let name = fields.requires_exact_match("metadata.name").filter(|_| namespace.is_some() || !namespaced);
+    if let Some(name) = name {
         let object = snapshot.objects.get(format!("{prefix}{name}").as_str());
         let object = object.filter(|object| *object.key >= **start && object.matches(labels, fields));
         return ListPage { revision, items: object.cloned().into_iter().collect(), next: None, remaining: None };
     }
+    let limit = limit.map_or(usize::MAX, NonZeroUsize::get);
+    let from = (Bound::Included(start.as_str().max(&prefix)), Bound::Unbounded);
+    let all = snapshot.objects.range::<_, str>(from).map(|(_, object)| object);
+    let mut all = all.take_while(|object| object.key.starts_with(&prefix));
     let mut items = Vec::new();
     let everything = labels.is_everything() && fields.is_everything();
     while items.len() < limit {
@@ -208,7 +209,9 @@ fn list(snapshot: &Snapshot, revision: Revision, query: &ListQuery) -> ListPage 
         // The least key after the last one is the last one with a zero byte behind it.
         (Some(_), Some(last)) => {
             let next = ContinueToken { revision: Some(revision), start: format!("{}\0", last.key) };
-            (Some(next), everything.then(|| 1 + all.count()))
+            let first_of_all = prefix.is_empty() && start.is_empty();
+            let remaining = || if first_of_all { snapshot.objects.len() - items.len() } else { 1 + all.count() };
+            (Some(next), everything.then(remaining))
         }
         _ => (None, None),
     };

@@ -1,5 +1,6 @@
 //! The cache on the memory engine, on virtual time.
 
+mod concurrent;
 mod faults;
 mod flaky;
 mod lists;

@@ -76,6 +76,22 @@ async fn watches_begin_where_asked() {
 }
 
 #[tokio::test]
+async fn what_has_no_namespace_goes_by_its_name() {
+    let World { clock, store, .. } = World::new();
+    let options = CacheOptions::with_clock(Arc::new(clock.clone()));
+    let cache = ResourceCache::start(Arc::clone(&store) as _, CachedResource::new(PREFIX, false), options);
+    let world = World { clock, store, cache };
+    world.commit("n1 r,n2 r").await;
+    assert!(world.cache.get("", "n1", ReadAt::Consistent).await.unwrap().object.is_some());
+    let asked = query("", "", "metadata.name=n1", STATE);
+    let fields = asked.fields.clone();
+    assert_eq!(world.list(ListQuery { fields, ..ListQuery::default() }).await.unwrap(), ["n1@2"]);
+    let mut watcher = world.cache.watch(asked).await.unwrap();
+    world.commit("n2 s,n1 s").await;
+    assert_eq!(world.drain(&mut watcher).await, ["ADDED n1 r@2", "MODIFIED n1 s@3"]);
+}
+
+#[tokio::test]
 async fn an_event_has_one_frame_for_all() {
     let world = World::new();
     let mut watchers = Vec::new();
