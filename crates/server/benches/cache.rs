@@ -1,6 +1,7 @@
 //! The cache's figures: `cargo bench -p capstan-server --bench cache`.
 //!
-//! On the memory engine, in one process: what a GET, a LIST of 10,000 and an event for 1,000 watchers cost beside the network.
+//! On the memory engine, in one process: what a GET, a LIST of 10,000 and an event for 1,000 watchers cost beside the
+//! network.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that fails may panic")]
 

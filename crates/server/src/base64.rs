@@ -26,7 +26,8 @@ fn digits(bytes: &[u8], alphabet: &[u8; 64]) -> String {
     out
 }
 
-/// The bytes behind base64 for URLs, or where it goes wrong. As in Go, line breaks are skipped and the last bits are not looked at.
+/// The bytes behind base64 for URLs, or where it goes wrong. As in Go, line breaks are skipped and the last bits are
+/// not looked at.
 pub(crate) fn decode_url(text: &[u8]) -> Result<Vec<u8>, usize> {
     let mut out = Vec::with_capacity(text.len() / 4 * 3 + 3);
     let (mut bits, mut digits) = (0_u32, 0_usize);

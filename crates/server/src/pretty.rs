@@ -2,7 +2,8 @@
 
 /// Indents compact JSON by two spaces, as Go does; there is no newline at the end.
 ///
-/// The bytes are taken to be JSON: only strings, brackets, commas and colons are looked at. White space between them is dropped.
+/// The bytes are taken to be JSON: only strings, brackets, commas and colons are looked at. White space between them is
+/// dropped.
 #[must_use]
 pub fn indent(json: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(json.len() * 2);

@@ -80,9 +80,9 @@ pub enum WatchItem {
 
 /// A stream of changes. Dropping it ends the watch.
 ///
-/// Changes come in the order of revisions, each once, those of one revision together; what leaves the selectors comes as
-/// DELETED and what enters them as ADDED. Bookmarks are never early. A watcher that is not asked costs nothing to others; when
-/// the history has left it behind, it ends with [`CacheError::Expired`].
+/// Changes come in the order of revisions, each once, those of one revision together; what leaves the selectors comes
+/// as DELETED and what enters them as ADDED. Bookmarks are never early. A watcher that is not asked costs nothing to
+/// others; when the history has left it behind, it ends with [`CacheError::Expired`].
 pub struct Watcher {
     shared: Arc<Shared>,
     id: u64,
@@ -177,8 +177,8 @@ impl Watcher {
     /// May be cancelled (in a `select!`) without loss.
     ///
     /// # Errors
-    /// [`CacheError::Expired`] when this watcher was so slow that what it has not seen yet is gone; [`CacheError::Closed`] when the
-    /// cache is shut down.
+    /// [`CacheError::Expired`] when this watcher was so slow that what it has not seen yet is gone;
+    /// [`CacheError::Closed`] when the cache is shut down.
     pub async fn next(&mut self) -> Result<WatchItem, CacheError> {
         poll_fn(|cx| self.poll_next(cx)).await
     }

@@ -1,7 +1,7 @@
 //! What there is to ask for: groups, versions, resources, paths, and the version of the server.
 //!
-//! The documents are rendered from rows, built-in and custom alike, when they are first asked for, and kept as bytes until the
-//! rows change. Readers get a snapshot: the documents of one [`Documents`] fit together.
+//! The documents are rendered from rows, built-in and custom alike, when they are first asked for, and kept as bytes
+//! until the rows change. Readers get a snapshot: the documents of one [`Documents`] fit together.
 
 mod json;
 mod render;
@@ -42,7 +42,8 @@ pub struct Config {
 pub struct Document {
     /// Compact JSON, or indented for those documents that always are, as it is sent.
     pub json: Bytes,
-    /// The entity tag, with its quotes, if the document has one. Its answer also has `Vary: Accept` and `Cache-Control: public`.
+    /// The entity tag, with its quotes, if the document has one. Its answer also has `Vary: Accept` and `Cache-Control:
+    /// public`.
     pub etag: Option<String>,
 }
 
@@ -94,7 +95,8 @@ pub struct Documents {
 }
 
 impl Documents {
-    /// The document at a path. Slashes at its end do not matter, except that upstream's `/` and `/apis` are where they are.
+    /// The document at a path. Slashes at its end do not matter, except that upstream's `/` and `/apis` are where they
+    /// are.
     #[must_use]
     pub fn get(&self, path: &str) -> Option<&Document> {
         let bare = path.trim_end_matches('/');

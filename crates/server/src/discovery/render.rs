@@ -25,8 +25,8 @@ pub(super) struct Version<'a> {
     pub(super) resources: Vec<&'a ApiResource>,
 }
 
-/// The groups in the order of discovery: the built-in ones in the order of the table, then the others by name. Likewise the versions of
-/// each, except that those which are not built in are sorted as versions are.
+/// The groups in the order of discovery: the built-in ones in the order of the table, then the others by name. Likewise
+/// the versions of each, except that those which are not built in are sorted as versions are.
 pub(super) fn groups(resources: &[ApiResource]) -> Vec<Group<'_>> {
     let known: Vec<_> = builtin::group_versions().collect();
     let place = |gv: &GroupVersion| known.iter().position(|one| one == gv).unwrap_or(known.len());

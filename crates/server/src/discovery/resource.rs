@@ -42,7 +42,8 @@ pub struct ApiSubresource {
     pub verbs: Vec<Name>,
 }
 
-/// The kinds that upstream stores in another group or version than they are served in: group, version, kind, then as what.
+/// The kinds that upstream stores in another group or version than they are served in: group, version, kind, then as
+/// what.
 const STORED_AS: [(&str, &str, &str, &str, &str); 5] = [
     ("events.k8s.io", "v1", "Event", "", "v1"),
     ("autoscaling", "v1", "HorizontalPodAutoscaler", "autoscaling", "v2"),

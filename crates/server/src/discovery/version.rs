@@ -4,7 +4,8 @@ use std::cmp::Ordering;
 
 use super::json::Json;
 
-/// How versions are sorted: stable before beta before alpha, and the later first; what is none of these comes last, by name.
+/// How versions are sorted: stable before beta before alpha, and the later first; what is none of these comes last, by
+/// name.
 pub(super) fn compare(a: &str, b: &str) -> Ordering {
     match (parse(a), parse(b)) {
         (Some(a), Some(b)) => b.cmp(&a),

@@ -14,7 +14,8 @@ pub(super) struct Clause<'a> {
     parameters: &'a str,
 }
 
-/// Up to how many clauses are sorted as Go sorts so few: by insertion. The order is not a proper one, so the way matters.
+/// Up to how many clauses are sorted as Go sorts so few: by insertion. The order is not a proper one, so the way
+/// matters.
 const FEW: usize = 12;
 
 /// The clauses of a header, best first. What cannot be read is left out.

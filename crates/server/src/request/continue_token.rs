@@ -1,5 +1,5 @@
-//! Continue tokens: where a list that was cut short goes on. They are upstream's to the letter, so that either server can go on with
-//! the other's.
+//! Continue tokens: where a list that was cut short goes on. They are upstream's to the letter, so that either server
+//! can go on with the other's.
 
 use std::fmt;
 
@@ -16,9 +16,11 @@ const VERSION: &str = "meta.k8s.io/v1";
 /// Where a list goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContinueToken {
-    /// The version of the first page; a negative one stands for the latest, which gives up on one snapshot for all pages.
+    /// The version of the first page; a negative one stands for the latest, which gives up on one snapshot for all
+    /// pages.
     pub resource_version: i64,
-    /// The key to go on with, relative to where the keys of the list begin. The last key with a NUL behind it is the one after.
+    /// The key to go on with, relative to where the keys of the list begin. The last key with a NUL behind it is the
+    /// one after.
     pub start: String,
 }
 

@@ -16,7 +16,8 @@ use super::{
 
 /// The kind of the options.
 const KIND: GroupVersionKind = GroupVersionKind::from_static("meta.k8s.io", "v1", "DeleteOptions");
-/// The kinds of the API machinery itself, which a body may be of by mistake. Upstream finds them, but no way to the options.
+/// The kinds of the API machinery itself, which a body may be of by mistake. Upstream finds them, but no way to the
+/// options.
 const META_KINDS: [&str; 11] = [
     "APIGroup",
     "APIGroupList",
@@ -224,8 +225,8 @@ fn go_type(value: &Value) -> &'static str {
 mod tests {
     use super::*;
 
-    /// What upstream answered: `q` and a query or `b` and a body, a tab, and code and message. Behind good options it did not
-    /// find the object.
+    /// What upstream answered: `q` and a query or `b` and a body, a tab, and code and message. Behind good options it
+    /// did not find the object.
     #[test]
     fn answers_as_upstream() {
         let mut cases = 0;

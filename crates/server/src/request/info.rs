@@ -1,7 +1,7 @@
 //! Which verb is asked of which resource: the one place that reads meaning into a path.
 //!
-//! Authentication, authorization, audit and the handlers all look at the [`RequestInfo`] and never at the path, so none of them
-//! can see another request than the others.
+//! Authentication, authorization, audit and the handlers all look at the [`RequestInfo`] and never at the path, so none
+//! of them can see another request than the others.
 
 use std::{fmt, ops::Range};
 
@@ -160,7 +160,8 @@ impl RequestInfo {
     /// Without a name, a get is a list or a watch and a delete is one of a collection.
     fn settle_verb(&mut self, query: &Query<'_>) {
         if self.name.is_empty() && self.verb == "get" {
-            // Options that cannot be read are refused later; here they count for nothing, except that a watch stays a watch.
+            // Options that cannot be read are refused later; here they count for nothing, except that a watch stays a
+            // watch.
             let options = ListOptions::decode(query).unwrap_or_else(|_| ListOptions {
                 watch: query.flag("watch").unwrap_or_default(),
                 ..ListOptions::default()
@@ -220,7 +221,8 @@ mod tests {
         RequestInfo::new(method, &url, &Query::parse(url.query))
     }
 
-    /// A case a line: method, target, then verb, prefix, group, version, namespace, resource, subresource, name, parts; `-` is empty.
+    /// A case a line: method, target, then verb, prefix, group, version, namespace, resource, subresource, name, parts;
+    /// `-` is empty.
     #[test]
     fn reads_as_upstream() {
         for case in include_str!("info_cases.txt").lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {

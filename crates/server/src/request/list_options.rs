@@ -172,7 +172,8 @@ impl ListOptions {
         errors
     }
 
-    /// Restricts the options to one object: the name of the request, when it has one, and the field selector must agree.
+    /// Restricts the options to one object: the name of the request, when it has one, and the field selector must
+    /// agree.
     ///
     /// # Errors
     /// 400 when the field selector asks for something else.

@@ -1,8 +1,9 @@
 //! What a client asks for, read from the request's method, target and headers.
 //!
-//! From the outside in: [`url`] takes the target apart, [`query`] its parameters; [`info`] says which verb is asked of which
-//! resource; [`negotiate`] and [`body`] settle the forms of the answer and of the request's body; [`options`] and its neighbours
-//! are what each verb can be told. All of it is pure, takes hostile input, and costs time in proportion to the input.
+//! From the outside in: [`url`] takes the target apart, [`query`] its parameters; [`info`] says which verb is asked of
+//! which resource; [`negotiate`] and [`body`] settle the forms of the answer and of the request's body; [`options`] and
+//! its neighbours are what each verb can be told. All of it is pure, takes hostile input, and costs time in proportion
+//! to the input.
 
 pub mod accept;
 pub mod body;

@@ -1,8 +1,8 @@
 //! In which form the answer is to be.
 //!
-//! Upstream asks twice, and so do we, because the words of the refusals differ: first whether the route can answer in any form that
-//! the client accepts ([`Endpoint::check_accept`]), then which form it is and what is to be made of the object
-//! ([`Endpoint::negotiate`]). Of several `Accept` headers only the first counts.
+//! Upstream asks twice, and so do we, because the words of the refusals differ: first whether the route can answer in
+//! any form that the client accepts ([`Endpoint::check_accept`]), then which form it is and what is to be made of the
+//! object ([`Endpoint::negotiate`]). Of several `Accept` headers only the first counts.
 
 use capstan_api::status::{GenericResponse, Status};
 
@@ -156,7 +156,8 @@ impl Endpoint {
         self.media_types().filter_map(MediaType::as_stream).collect()
     }
 
-    /// Whether the route can answer at all: the client must name a form or take all. Parameters and `application/*` do not count.
+    /// Whether the route can answer at all: the client must name a form or take all. Parameters and `application/*` do
+    /// not count.
     ///
     /// # Errors
     /// 406, naming what is available.
@@ -200,7 +201,8 @@ impl Endpoint {
         })
     }
 
-    /// What is agreed on if this clause is met in this form, or nothing if the endpoint does not do what its parameters ask for.
+    /// What is agreed on if this clause is met in this form, or nothing if the endpoint does not do what its parameters
+    /// ask for.
     fn settle(&self, clause: &Clause<'_>, media_type: MediaType) -> Option<Negotiated> {
         let (mut kind, mut group, mut version, mut pretty) = (None, None, None, false);
         let (mut stream, mut server_version) = ("", "");
@@ -268,8 +270,8 @@ pub fn check_route(accept: &str, available: &[&str]) -> Result<(), Status> {
     Err(GenericResponse { code: 406, server_message, ..GenericResponse::default() }.into())
 }
 
-/// Whether the answer is indented for people: by the query if it says so, else by the user agent. The `Accept` header may ask
-/// for it too: [`Negotiated::pretty`].
+/// Whether the answer is indented for people: by the query if it says so, else by the user agent. The `Accept` header
+/// may ask for it too: [`Negotiated::pretty`].
 #[must_use]
 pub fn is_pretty(raw_query: &str, query: &Query<'_>, user_agent: &str) -> bool {
     // Upstream looks for the word before it reads the query.

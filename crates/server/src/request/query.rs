@@ -7,7 +7,8 @@ use super::url::{Mode, unescape};
 /// How many parameters a query may have. Of one that has more, none is read, as in Go.
 pub const MAX_PARAMETERS: usize = 10_000;
 
-/// The parameters of a query, in order. What Go cannot read it leaves out without a word: bad escapes, and pairs with a semicolon.
+/// The parameters of a query, in order. What Go cannot read it leaves out without a word: bad escapes, and pairs with a
+/// semicolon.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 

@@ -1,7 +1,7 @@
 //! The target of a request: its path without escapes, and its query as it is.
 //!
-//! The rules are those of Go's `net/url`, which decide what upstream sees: every escape in the path is resolved before anything
-//! looks at it, so `%2e%2e` is `..` and `%2f` parts segments; nothing is cleaned, so `//` and `..` stay.
+//! The rules are those of Go's `net/url`, which decide what upstream sees: every escape in the path is resolved before
+//! anything looks at it, so `%2e%2e` is `..` and `%2f` parts segments; nothing is cleaned, so `//` and `..` stay.
 
 use std::{borrow::Cow, fmt};
 

@@ -1,4 +1,5 @@
-//! Whoever applies the events to what was listed has what is listed later: under any commits, readers, compactions and faults.
+//! Whoever applies the events to what was listed has what is listed later: under any commits, readers, compactions and
+//! faults.
 
 use std::collections::BTreeMap;
 
