@@ -7,6 +7,10 @@ mod up;
 
 use std::process::ExitCode;
 
+/// Many small objects come and go on two cores: this one is made for that.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const USAGE: &str = "\
 Kubernetes as a programmable system.
 

@@ -19,6 +19,10 @@ use std::{
 use capstan_clock::{Clock, RealClock};
 use capstan_storage::{Embedded, Etcd, EtcdConfig, Op, Options, Revision, SharedStore, Store, WatchItem, WatchRequest};
 
+/// The allocator that the server has too.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const VALUE: [u8; 1024] = [b'x'; 1024];
 const WATCHERS: usize = 10_000;
 const COMMITS_PER_SECOND: u64 = 100;
