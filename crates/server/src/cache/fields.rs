@@ -13,7 +13,8 @@ pub trait SelectableFields: Send + Sync + 'static {
     fn extract(&self, object: &[u8]) -> Vec<(Name, Str)>;
 }
 
-/// Fields that are where their names say: `spec.nodeName`. Strings as they are, numbers and booleans as they are written.
+/// Fields that are where their names say: `spec.nodeName`. Strings as they are, numbers and booleans as they are
+/// written.
 #[derive(Clone, Debug, Default)]
 pub struct FieldPaths {
     paths: Vec<Name>,

@@ -1,5 +1,5 @@
-//! The task that follows the store: a list, then a watch; after a fault on from where it was, after a compaction that was
-//! missed with the differences.
+//! The task that follows the store: a list, then a watch; after a fault on from where it was, after a compaction that
+//! was missed with the differences.
 
 use std::{
     convert::Infallible,
@@ -189,8 +189,8 @@ impl Shared {
         self.log.progress(revision);
     }
 
-    /// Takes in a later state of which the way there is not known: all differences in one batch, changes in the order in which
-    /// they happened, then deletions, of which only that is known that they have happened by now.
+    /// Takes in a later state of which the way there is not known: all differences in one batch, changes in the order
+    /// in which they happened, then deletions, of which only that is known that they have happened by now.
     fn jump(&self, snapshot: Snapshot) {
         let revision = snapshot.revision;
         let now = snapshot.objects.clone();

@@ -1,9 +1,9 @@
 //! The history of recent events, and who waits for the next one.
 //!
-//! Nothing is queued per watcher: the events are kept once, within one bound, and a watcher is a position that pulls. Watchers
-//! with the same interest share a group, which has the batches of that interest alone; so an event touches the groups that it
-//! is of interest to, and a watcher never goes through what cannot concern it. To be slow is to have a position that its
-//! group has left behind.
+//! Nothing is queued per watcher: the events are kept once, within one bound, and a watcher is a position that pulls.
+//! Watchers with the same interest share a group, which has the batches of that interest alone; so an event touches the
+//! groups that it is of interest to, and a watcher never goes through what cannot concern it. To be slow is to have a
+//! position that its group has left behind.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -107,7 +107,8 @@ impl Log {
         state.seen = state.seen.max(revision);
     }
 
-    /// Publishes the next batch. After a gap it holds the differences to the last revision that was seen, else all changes.
+    /// Publishes the next batch. After a gap it holds the differences to the last revision that was seen, else all
+    /// changes.
     pub(super) fn publish(&self, batch: Batch, gap: bool) -> Wakeups {
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -185,7 +186,8 @@ impl Log {
         }
     }
 
-    /// Puts a watcher in place that has seen everything up to `after`, or up to now. Returns its number and its position.
+    /// Puts a watcher in place that has seen everything up to `after`, or up to now. Returns its number and its
+    /// position.
     pub(super) fn join(&self, interest: &Interest, after: Option<Revision>) -> Result<(u64, Revision), CacheError> {
         let mut guard = self.lock();
         let state = &mut *guard;

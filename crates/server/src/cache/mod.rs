@@ -1,9 +1,9 @@
 //! The read side of the server: what GET, LIST and WATCH are answered from.
 //!
-//! One [`ResourceCache`] holds the objects under one prefix of the store, each encoded once when it came. A GET is the clone of
-//! a reference, a LIST goes through a snapshot that nobody changes any more, a WATCH is a position in the history of recent
-//! events, whose frames all watchers share. No read decodes, waits for a writer, or holds one up. The cache knows prefixes and
-//! metadata but no kinds; what can be selected by is given by [`SelectableFields`].
+//! One [`ResourceCache`] holds the objects under one prefix of the store, each encoded once when it came. A GET is the
+//! clone of a reference, a LIST goes through a snapshot that nobody changes any more, a WATCH is a position in the
+//! history of recent events, whose frames all watchers share. No read decodes, waits for a writer, or holds one up. The
+//! cache knows prefixes and metadata but no kinds; what can be selected by is given by [`SelectableFields`].
 //!
 //! Not for: writing (commits go to the store), versions and other forms of an object (made above, from the bytes here).
 
@@ -123,9 +123,9 @@ impl CacheOptions {
 
 /// The objects under one prefix of a store, as reads need them.
 ///
-/// A task follows the store; it goes on after faults, and after a compaction that it missed it finds the differences. Reads see
-/// states of the store, each whole, in the order of revisions, and by default not older than the store's at the question. Dropping
-/// the cache ends its task and its watches.
+/// A task follows the store; it goes on after faults, and after a compaction that it missed it finds the differences.
+/// Reads see states of the store, each whole, in the order of revisions, and by default not older than the store's at
+/// the question. Dropping the cache ends its task and its watches.
 pub struct ResourceCache {
     shared: Arc<Shared>,
     task: JoinHandle<()>,
@@ -165,8 +165,8 @@ impl ResourceCache {
         ResourceCache { shared, task }
     }
 
-    /// Ends the cache and its watches; when this returns, its task has let go of the store. (Watchers that are still held
-    /// have not.)
+    /// Ends the cache and its watches; when this returns, its task has let go of the store. (Watchers that are still
+    /// held have not.)
     pub async fn close(mut self) {
         self.task.abort();
         // What is awaited is the end; that it was brought about is no error.
@@ -203,8 +203,8 @@ impl ResourceCache {
         self.shared.log.size().0
     }
 
-    /// How many values that came from the store were no objects. They are not served: other than an object that cannot be
-    /// read, nothing under the prefix suffers from them.
+    /// How many values that came from the store were no objects. They are not served: other than an object that cannot
+    /// be read, nothing under the prefix suffers from them.
     #[must_use]
     pub fn malformed(&self) -> u64 {
         self.shared.malformed.load(Ordering::Relaxed)

@@ -15,8 +15,8 @@ use super::fields::SelectableFields;
 
 /// An object as it is served: encoded once, when it came from the store.
 ///
-/// The bytes are those of the store with `metadata.resourceVersion` put in its place. Nothing else is changed, nothing is
-/// decoded again.
+/// The bytes are those of the store with `metadata.resourceVersion` put in its place. Nothing else is changed, nothing
+/// is decoded again.
 #[derive(Clone, Debug)]
 pub struct Object {
     /// The key below the cache's prefix: `namespace/name`, or `name` for what has no namespace.

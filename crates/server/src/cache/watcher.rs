@@ -81,9 +81,9 @@ pub enum WatchItem {
 
 /// A stream of changes. Dropping it ends the watch.
 ///
-/// Changes come in the order of revisions, each once, those of one revision together; what leaves the selectors comes as
-/// DELETED and what enters them as ADDED. Bookmarks are never early. A watcher that is not asked costs nothing to others; when
-/// the history has left it behind, it ends with [`CacheError::Expired`].
+/// Changes come in the order of revisions, each once, those of one revision together; what leaves the selectors comes
+/// as DELETED and what enters them as ADDED. Bookmarks are never early. A watcher that is not asked costs nothing to
+/// others; when the history has left it behind, it ends with [`CacheError::Expired`].
 pub struct Watcher {
     shared: Arc<Shared>,
     id: u64,
@@ -208,8 +208,8 @@ impl Watcher {
         }
     }
 
-    /// Up to which revision everything has been delivered; nothing while the first state, or the events of one revision, are
-    /// delivered in part. What the bookmark before the end of a watch says.
+    /// Up to which revision everything has been delivered; nothing while the first state, or the events of one
+    /// revision, are delivered in part. What the bookmark before the end of a watch says.
     #[must_use]
     pub fn delivered(&self) -> Option<Revision> {
         match (&self.state, &self.batch) {
