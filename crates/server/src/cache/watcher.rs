@@ -178,8 +178,8 @@ impl Watcher {
     /// May be cancelled (in a `select!`) without loss.
     ///
     /// # Errors
-    /// [`CacheError::Expired`] when this watcher was so slow that what it has not seen yet is gone; [`CacheError::Closed`] when the
-    /// cache is shut down.
+    /// [`CacheError::Expired`] when this watcher was so slow that what it has not seen yet is gone;
+    /// [`CacheError::Closed`] when the cache is shut down.
     pub async fn next(&mut self) -> Result<WatchItem, CacheError> {
         poll_fn(|cx| self.poll_next(cx)).await
     }
