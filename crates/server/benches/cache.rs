@@ -27,12 +27,10 @@ fn main() {
 
 fn put(n: usize) -> Op {
     let (namespace, name) = (format!("ns-{:03}", n % NAMESPACES), format!("pod-{n:06}"));
-    let padding = "x".repeat(900);
-    let object = format!(
-        r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"labels":{{"app":"a{}"}},"name":"{name}","namespace":"{namespace}","uid":"u{n}"}},"spec":{{"nodeName":"node-{}","padding":"{padding}"}}}}"#,
-        n % 7,
-        n % 50
-    );
+    let labels = format!(r#"{{"app":"a{}"}}"#, n % 7);
+    let metadata = format!(r#"{{"labels":{labels},"name":"{name}","namespace":"{namespace}","uid":"u{n}"}}"#);
+    let spec = format!(r#"{{"nodeName":"node-{}","padding":"{}"}}"#, n % 50, "x".repeat(900));
+    let object = format!(r#"{{"apiVersion":"v1","kind":"Pod","metadata":{metadata},"spec":{spec}}}"#);
     Op::put(format!("/registry/pods/{namespace}/{name}"), object)
 }
 

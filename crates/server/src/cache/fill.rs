@@ -28,8 +28,18 @@ const LOAD_PAGE: u32 = 500;
 
 type Objects = OrdMap<Arc<str>, Arc<Object>>;
 
+/// Ends the watches when the task ends, also when it panics: silence would look as if nothing happened any more.
+struct Ends(Arc<Shared>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.log.close().wake();
+    }
+}
+
 /// Follows the store for ever.
 pub(super) async fn run(shared: Arc<Shared>) {
+    let _ends = Ends(Arc::clone(&shared));
     let mut pause = RETRY_FIRST;
     let mut feed = Feed { shared, filled: false, stale: false, ready: Revision::default() };
     loop {

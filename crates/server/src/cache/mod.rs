@@ -165,6 +165,14 @@ impl ResourceCache {
         ResourceCache { shared, task }
     }
 
+    /// Ends the cache and its watches; when this returns, its task has let go of the store. (Watchers that are still
+    /// held have not.)
+    pub async fn close(mut self) {
+        self.task.abort();
+        // What is awaited is the end; that it was brought about is no error.
+        let _ = (&mut self.task).await;
+    }
+
     /// How far the cache has come; zero before it is filled.
     #[must_use]
     pub fn revision(&self) -> Revision {

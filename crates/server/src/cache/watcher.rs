@@ -11,6 +11,7 @@ use std::{
 use capstan_api::{
     Str,
     selector::{FieldSelector, Selector},
+    watch_event::EventType,
 };
 use capstan_clock::Sleep;
 use capstan_storage::Revision;
@@ -18,7 +19,7 @@ use capstan_storage::Revision;
 use super::{
     ResourceCache, Shared, Snapshot,
     error::CacheError,
-    event::{Batch, WatchedEvent},
+    event::{Batch, Event, WatchedEvent},
     limits::BOOKMARK_NOTICE,
     log::{Interest, Pulled},
     read::ReadAt,
@@ -207,11 +208,25 @@ impl Watcher {
         }
     }
 
-    /// Up to which revision everything has been delivered; nothing while the first state is being delivered. What the
-    /// bookmark before the end of a watch says.
+    /// Up to which revision everything has been delivered; nothing while the first state, or the events of one
+    /// revision, are delivered in part. What the bookmark before the end of a watch says.
     #[must_use]
     pub fn delivered(&self) -> Option<Revision> {
-        self.state.is_none().then_some(self.at)
+        match (&self.state, &self.batch) {
+            (Some(_), _) => None,
+            (None, None) => Some(self.at),
+            (None, Some((batch, next))) => {
+                let rest = &batch.events[*next..];
+                rest.iter().all(|event| self.sees(event).is_none()).then_some(batch.revision)
+            }
+        }
+    }
+
+    /// What the event is for this watcher.
+    fn sees(&self, event: &Event) -> Option<EventType> {
+        let namespace = self.namespace.as_deref();
+        let inside = event.objects().all(|object| namespace.is_none_or(|name| in_namespace(&object.key, name)));
+        event.seen_through(&self.labels, &self.fields).filter(|_| inside)
     }
 
     fn next_of_state(&mut self) -> Option<WatchItem> {
@@ -232,17 +247,15 @@ impl Watcher {
     }
 
     fn next_of_batch(&mut self) -> Option<WatchItem> {
-        let (batch, next) = self.batch.as_mut()?;
-        while let Some(event) = batch.events.get(*next) {
-            *next += 1;
-            let namespace = self.namespace.as_deref();
-            let inside = event.objects().all(|object| namespace.is_none_or(|name| in_namespace(&object.key, name)));
-            if let Some(event_type) = event.seen_through(&self.labels, &self.fields).filter(|_| inside) {
-                return Some(WatchItem::Event(WatchedEvent::change(event_type, Arc::clone(event))));
+        let (batch, next) = self.batch.take()?;
+        for (at, event) in batch.events.iter().enumerate().skip(next) {
+            if let Some(event_type) = self.sees(event) {
+                let event = Arc::clone(event);
+                self.batch = Some((batch, at + 1));
+                return Some(WatchItem::Event(WatchedEvent::change(event_type, event)));
             }
         }
         self.at = batch.revision;
-        self.batch = None;
         None
     }
 

@@ -110,3 +110,22 @@ async fn what_is_no_object_is_left_out_and_counted() {
     world.commit("a/1 s,-a/2").await;
     assert_eq!(world.drain(&mut watcher).await, ["ADDED a/1 s@4"]);
 }
+
+#[tokio::test]
+async fn a_panic_ends_the_watches() {
+    struct Trap;
+    impl crate::cache::SelectableFields for Trap {
+        fn extract(&self, object: &[u8]) -> Vec<(capstan_api::Name, capstan_api::Str)> {
+            assert!(!object.windows(4).any(|text| text == b"trap"), "a trap");
+            Vec::new()
+        }
+    }
+    let World { clock, store, .. } = World::new();
+    let resource = CachedResource::new(PREFIX, true).with_fields(Trap);
+    let options = CacheOptions::with_clock(Arc::new(clock.clone()));
+    let cache = ResourceCache::start(Arc::clone(&store) as _, resource, options);
+    let world = World { clock, store, cache };
+    let mut watcher = world.cache.watch(query("", "", "", WatchStart::Now)).await.unwrap();
+    world.commit("a/1 trap").await;
+    assert_eq!(watcher.next().await.unwrap_err(), CacheError::Closed);
+}

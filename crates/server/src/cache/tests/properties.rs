@@ -60,7 +60,8 @@ struct Client {
     objects: BTreeMap<String, bytes::Bytes>,
     /// The revision of the last item.
     last: Revision,
-    expired: usize,
+    /// Where the cache stood when the watch began: what is older may come as part of a state, by key.
+    began: Revision,
 }
 
 impl Client {
@@ -69,13 +70,22 @@ impl Client {
         let asked = WatchQuery { bookmarks: true, ..query(namespace, labels, fields, start) };
         let watcher = world.cache.watch(asked.clone()).await.unwrap();
         let asked = (asked.namespace, asked.labels, asked.fields);
-        Client { asked, watcher, objects: BTreeMap::new(), last: Revision(0), expired: 0 }
+        Client { asked, watcher, objects: BTreeMap::new(), last: Revision(0), began: world.cache.revision() }
     }
 
     async fn listed(&self, world: &World, at: ReadAt) -> Result<BTreeMap<String, bytes::Bytes>, CacheError> {
         let (namespace, labels, fields) = self.asked.clone();
         let page = world.cache.list(&ListQuery { namespace, labels, fields, at, ..ListQuery::default() }).await?;
         Ok(page.items.iter().map(|object| (object.key.to_string(), object.json.clone())).collect())
+    }
+
+    /// Never early: what has been applied is the state of that revision, whole.
+    async fn check(&self, world: &World, delivered: Option<Revision>) {
+        let Some(revision) = delivered else { return };
+        assert!(revision >= self.last);
+        if let Ok(listed) = self.listed(world, ReadAt::Exactly(revision)).await {
+            assert_eq!(self.objects, listed, "at {revision}");
+        }
     }
 
     /// Applies up to `many` items; whoever has expired lists again.
@@ -85,21 +95,19 @@ impl Client {
                 None => return,
                 Some(Ok(WatchItem::Event(event))) => {
                     let (object, key) = (event.object(), event.object().key.to_string());
-                    assert!(object.revision >= self.last || self.watcher.delivered().is_none(), "out of order");
+                    assert!(object.revision >= self.last || object.revision <= self.began, "out of order");
                     self.last = self.last.max(object.revision);
                     let before = match event.event_type() {
                         EventType::Deleted => self.objects.remove(&key),
                         _ => self.objects.insert(key, object.json.clone()),
                     };
                     assert_eq!(before.is_none(), event.event_type() == EventType::Added, "{event:?}");
+                    self.check(world, self.watcher.delivered()).await;
                 }
                 Some(Ok(WatchItem::Bookmark { revision, .. })) => {
                     assert!(revision >= self.last);
                     self.last = revision;
-                    // Never early: what has been applied is the state of that revision, whole.
-                    if let Ok(listed) = self.listed(world, ReadAt::Exactly(revision)).await {
-                        assert_eq!(self.objects, listed, "at {revision}");
-                    }
+                    self.check(world, Some(revision)).await;
                 }
                 Some(Err(CacheError::Expired { .. })) => {
                     let start = WatchStart::State { at: ReadAt::Any, closing_bookmark: true };
@@ -107,7 +115,7 @@ impl Client {
                     let asked = WatchQuery { namespace, labels, fields, bookmarks: true, start };
                     self.watcher = world.cache.watch(asked).await.unwrap();
                     self.objects.clear();
-                    (self.last, self.expired) = (Revision(0), self.expired + 1);
+                    (self.last, self.began) = (Revision(0), world.cache.revision());
                 }
                 Some(Err(error)) => panic!("{error}"),
             }
