@@ -34,6 +34,3 @@ pub const RETRY_FIRST: Duration = Duration::from_millis(50);
 
 /// The longest such pause.
 pub const RETRY_LAST: Duration = Duration::from_secs(5);
-
-/// The longest continue token that is looked at: a start key is below 1 KiB.
-pub const MAX_TOKEN_BYTES: usize = 8 * 1024;

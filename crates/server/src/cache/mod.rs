@@ -18,7 +18,6 @@ mod read;
 mod snapshot;
 #[cfg(test)]
 mod tests;
-mod token;
 mod watcher;
 
 use std::{
@@ -44,7 +43,6 @@ pub use fields::{FieldPaths, SelectableFields};
 pub use object::{Malformed, Object, OwnerReference};
 pub use read::{Found, ListPage, ListQuery, ReadAt};
 pub use snapshot::Snapshot;
-pub use token::{ContinueToken, TokenError};
 pub use watcher::{WatchItem, WatchQuery, WatchStart, Watcher};
 
 use log::Log;

@@ -17,8 +17,8 @@ use super::{
     error::CacheError,
     fill::{Either, race},
     object::Object,
-    token::ContinueToken,
 };
+use crate::request::ContinueToken;
 
 /// Which state a read wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,6 +32,18 @@ pub enum ReadAt {
     NotOlderThan(Revision),
     /// Exactly this.
     Exactly(Revision),
+}
+
+impl From<&ContinueToken> for ReadAt {
+    /// The state that a list goes on with: that of its first page, or the newest one.
+    fn from(token: &ContinueToken) -> Self {
+        u64::try_from(token.resource_version).map_or(ReadAt::Consistent, |revision| ReadAt::Exactly(Revision(revision)))
+    }
+}
+
+/// A revision as tokens have it.
+fn token_version(revision: Revision) -> i64 {
+    i64::try_from(revision.0).unwrap_or(i64::MAX)
 }
 
 /// The answer to a GET.
@@ -208,7 +220,7 @@ fn list(snapshot: &Snapshot, revision: Revision, query: &ListQuery, namespaced: 
     let (next, remaining) = match (all.next(), items.last()) {
         // The least key after the last one is the last one with a zero byte behind it.
         (Some(_), Some(last)) => {
-            let next = ContinueToken { revision: Some(revision), start: format!("{}\0", last.key) };
+            let next = ContinueToken { resource_version: token_version(revision), start: format!("{}\0", last.key) };
             let first_of_all = prefix.is_empty() && start.is_empty();
             let remaining = || if first_of_all { snapshot.objects.len() - items.len() } else { 1 + all.count() };
             (Some(next), everything.then(remaining))

@@ -78,6 +78,12 @@ struct Raw {
 }
 
 impl ContinueToken {
+    /// The same of the newest state: what a client is offered when the state that it began with is gone.
+    #[must_use]
+    pub fn inconsistent(self) -> Self {
+        ContinueToken { resource_version: -1, ..self }
+    }
+
     /// The token as it is sent.
     #[must_use]
     pub fn encode(&self) -> String {

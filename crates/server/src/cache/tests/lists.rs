@@ -3,7 +3,7 @@
 use std::{num::NonZeroUsize, time::Duration};
 
 use super::*;
-use crate::cache::{ContinueToken, limits::SNAPSHOT_AGE};
+use crate::{cache::limits::SNAPSHOT_AGE, request::ContinueToken};
 
 async fn world() -> World {
     let world = World::new();
@@ -93,7 +93,7 @@ async fn pages_are_of_one_state() {
         world.commit(&format!("a/{n} r,b/{n} s")).await;
     }
     let page = async |start: Option<ContinueToken>, labels: &str| {
-        let at = start.as_ref().map_or(ReadAt::Consistent, ContinueToken::read_at);
+        let at = start.as_ref().map_or(ReadAt::Consistent, ReadAt::from);
         let start = start.map(|token| ContinueToken::decode(&token.encode()).unwrap().start).unwrap_or_default();
         let limit = NonZeroUsize::new(7);
         world.cache.list(&ListQuery { labels: labels.parse().unwrap(), limit, at, start, ..Default::default() }).await
