@@ -1,0 +1,50 @@
+//! The command as a user types it.
+
+use std::process::{Command, Output};
+
+fn capstan(arguments: &[&str]) -> Output {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    Command::new(env!("CARGO_BIN_EXE_capstan")).args(arguments).current_dir(root).output().expect("the command starts")
+}
+
+fn check(arguments: &[&str], success: bool, out: &str, err: &str) {
+    let output = capstan(arguments);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert_eq!((text(&output.stdout).as_str(), text(&output.stderr).as_str()), (out, err), "{arguments:?}");
+    assert_eq!(output.status.success(), success, "{arguments:?}");
+}
+
+#[test]
+fn manifests_are_checked_and_filled_in() {
+    check(&["validate", "-f", "examples/web.yaml"], true, "2 objects, nothing wrong\n", "");
+    let output = capstan(&["validate", "-f", "examples/wrong.yaml"]);
+    assert!(!output.status.success());
+    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 4);
+    let filled = String::from_utf8(capstan(&["default", "-f", "examples/web.yaml"]).stdout).unwrap();
+    for expected in
+        ["  revisionHistoryLimit: 10\n", "        imagePullPolicy: IfNotPresent\n", "---\n", "    targetPort: 80\n"]
+    {
+        assert!(filled.contains(expected), "{expected} in {filled}");
+    }
+}
+
+#[test]
+fn mistakes_are_told_in_one_line() {
+    let missing = "error: nowhere.yaml: No such file or directory (os error 2)\n";
+    check(&["validate", "-f", "nowhere.yaml"], false, "", missing);
+    check(&["validate"], false, "", "error: name the files with -f; `-` is standard input\n");
+    check(&["up", "--data-dir"], false, "", "error: --data-dir needs a directory\n");
+    check(&["up", "--port"], false, "", "error: unknown flag \"--port\"; `capstan help` lists them\n");
+    assert!(!capstan(&["down"]).status.success());
+}
+
+#[test]
+fn up_opens_a_store_and_finds_it_again() {
+    let dir = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("up");
+    let _ = std::fs::remove_dir_all(&dir);
+    let path = dir.to_str().unwrap();
+    let first = String::from_utf8(capstan(&["up", "--data-dir", path]).stdout).unwrap();
+    assert!(first.contains("(new): 0 keys at revision 1"), "{first}");
+    let second = String::from_utf8(capstan(&["up", "--data-dir", path]).stdout).unwrap();
+    assert!(second.contains("up: 0 keys at revision 1"), "{second}");
+}
