@@ -1,15 +1,17 @@
-//! Resources inside of resources: they must say what they are.
+//! Resources inside of resources: they must say what they are, and their metadata must be right.
 
 use crate::{
-    Map, Value,
-    field::{Error, ErrorList},
+    Map, Value, builtin,
+    field::{Error, ErrorList, Path},
+    json,
     names::GroupVersion,
+    schema::Decoded,
+    validation,
 };
 
 pub(super) const NOT_A_STRING: &str = "must be a string";
 
-/// Checks `apiVersion` and `kind` of an embedded resource. Its metadata is for those to check who know the metadata of
-/// objects.
+/// Checks `apiVersion`, `kind` and `metadata` of an embedded resource.
 pub(super) fn check(map: &Map, path: impl Fn(&str) -> String, errors: &mut ErrorList) {
     for field in ["apiVersion", "kind"] {
         if !map.contains_key(field) {
@@ -20,10 +22,13 @@ pub(super) fn check(map: &Map, path: impl Fn(&str) -> String, errors: &mut Error
         let detail = match map.get(field) {
             None => continue,
             Some(Value::String(text)) if text.is_empty() => "must not be empty".to_owned(),
-            Some(Value::String(text)) if field == "kind" => match wrong_label(&text.to_lowercase()) {
-                Some(wrong) => format!("may have mixed case, but should otherwise match: {wrong}"),
-                None => continue,
-            },
+            Some(Value::String(text)) if field == "kind" => {
+                let wrong = validation::is_dns1035_label(&text.to_lowercase());
+                if wrong.is_empty() {
+                    continue;
+                }
+                format!("may have mixed case, but should otherwise match: {}", wrong.join(","))
+            }
             Some(Value::String(text)) => match text.parse::<GroupVersion>() {
                 Err(error) => error.to_string(),
                 Ok(_) => continue,
@@ -33,26 +38,45 @@ pub(super) fn check(map: &Map, path: impl Fn(&str) -> String, errors: &mut Error
         let value = map.get(field).cloned().unwrap_or_default();
         errors.push(Error::invalid(path(field), value, detail));
     }
+    if let Some(metadata) = map.get("metadata") {
+        check_metadata(metadata, &path("metadata"), errors);
+    }
 }
 
-/// What keeps `text` from being a label of RFC 1035.
-fn wrong_label(text: &str) -> Option<String> {
-    const MAX: usize = 63;
-    const FORM: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', \
-                        start with an alphabetic character, and end with an alphanumeric character \
-                        (e.g. 'my-name',  or 'abc-123', regex used for validation is \
-                        '[a-z]([-a-z0-9]*[a-z0-9])?')";
-    let letter = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    let bytes = text.as_bytes();
-    let right = bytes.first().is_some_and(u8::is_ascii_lowercase)
-        && bytes.last().is_some_and(letter)
-        && bytes.iter().all(|b| letter(b) || *b == b'-');
-    let mut wrong = Vec::new();
-    if text.len() > MAX {
-        wrong.push(format!("must be no more than {MAX} characters"));
+/// What is wrong with the metadata of an embedded resource: it must be that of an object, and right.
+fn check_metadata(metadata: &Value, path: &str, errors: &mut ErrorList) {
+    let schema = builtin::type_schema("meta.v1.ObjectMeta").expect("the metadata of objects is built in");
+    match schema.decode(json::to_string(metadata).as_bytes()) {
+        Err(error) => errors.push(Error::invalid(path, metadata.clone(), error.to_string())),
+        Ok(Decoded { value: Value::Object(mut metadata), .. }) => {
+            // Nothing asks for a name here.
+            metadata.get_or_insert_with("name", || "fakename".into());
+            let namespaced = metadata.contains_key("namespace");
+            let rule = |name: &str, prefix: bool| match prefix {
+                true => validation::is_path_segment_prefix(name),
+                false => validation::is_path_segment_name(name),
+            };
+            errors.extend(validation::validate_object_meta(&metadata, namespaced, rule, &Path::new(path)));
+        }
+        Ok(_) => {}
     }
-    if !right {
-        wrong.push(FORM.to_owned());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata() {
+        fn check_texts(metadata: &str, expected: &[&str]) {
+            let mut errors = ErrorList::new();
+            check_metadata(&json::parse(metadata.as_bytes()).unwrap(), "spec.metadata", &mut errors);
+            assert_eq!(errors.iter().map(ToString::to_string).collect::<Vec<_>>(), expected, "{metadata}");
+        }
+        check_texts("{}", &[]);
+        check_texts(r#"{"name":"a","namespace":"b","labels":{"x":"y"},"unknown":1}"#, &[]);
+        check_texts(r#"{"name":"a/b"}"#, &[r#"spec.metadata.name: Invalid value: "a/b": may not contain '/'"#]);
+        let expected = r#"spec.metadata: Invalid value: {"labels":{"a":1}}: json: cannot unmarshal number into Go struct field ObjectMeta.labels of type string"#;
+        check_texts(r#"{"labels":{"a":1}}"#, &[expected]);
     }
-    (!wrong.is_empty()).then(|| wrong.join(","))
 }
