@@ -55,6 +55,7 @@ struct Inner {
     failures: Vec<(Call, String, io::ErrorKind)>,
     short_writes: bool,
     power_off_at: Option<(Point, u64, u64)>,
+    panic_at: Option<Point>,
 }
 
 #[derive(Debug, Default)]
@@ -92,6 +93,11 @@ impl SimDisk {
     /// The power goes off when the engine passes `point` for the `nth` time from now, counted from 0.
     pub fn power_off_at(&self, point: Point, nth: u64, seed: u64) {
         self.lock().power_off_at = Some((point, nth, seed));
+    }
+
+    /// The thread that next passes `point` panics there.
+    pub fn panic_at(&self, point: Point) {
+        self.lock().panic_at = Some(point);
     }
 
     /// The power goes off.
@@ -248,6 +254,11 @@ impl Files for SimDisk {
 
     fn pass(&self, point: Point) {
         let mut inner = self.lock();
+        let panics = inner.panic_at.take_if(|at| *at == point).is_some();
+        if panics {
+            drop(inner);
+            panic!("as ordered, at {point}");
+        }
         match &mut inner.power_off_at {
             Some((at, 0, seed)) if *at == point => {
                 let seed = *seed;

@@ -101,6 +101,19 @@ pub(super) enum Request {
     },
 }
 
+impl Request {
+    /// Answers that nothing more is done.
+    fn refuse(self) {
+        let (Request::Commit { reply, .. }
+        | Request::Expire { reply, .. }
+        | Request::Compact { reply, .. }
+        | Request::Upkeep { reply, .. }) = self;
+        let fault = Fault::new(FaultKind::Closed, "the upkeep of the embedded store failed");
+        // Whoever no longer waits needs no answer.
+        let _ = reply.send(Err(Refusal::Fault(fault)));
+    }
+}
+
 /// A value that was moved.
 #[derive(Debug)]
 pub(super) struct Relocation {
@@ -151,6 +164,15 @@ impl Leader {
         let _closing = CloseOnDrop(Arc::clone(&self.shared));
         let mut requests = Vec::with_capacity(BATCH_REQUESTS);
         while let Some(first) = queue.blocking_recv() {
+            if self.shared.upkeep.has_failed() {
+                // Without upkeep the log would only grow: better to stop than to fill the disk.
+                queue.close();
+                first.refuse();
+                while let Ok(next) = queue.try_recv() {
+                    next.refuse();
+                }
+                return;
+            }
             let mut bytes = weight(&first);
             requests.push(first);
             while requests.len() < BATCH_REQUESTS && bytes < BATCH_BYTES {

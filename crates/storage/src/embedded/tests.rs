@@ -243,6 +243,28 @@ fn a_call_that_fails_is_told_and_got_over() {
 }
 
 #[test]
+fn without_upkeep_nothing_more_is_committed() {
+    runtime().block_on(async {
+        let (disk, mut written) = (SimDisk::default(), Written::default());
+        let store = Arc::new(open(&disk));
+        disk.panic_at(Point::BeforeCheckpoint);
+        let mut n = 0;
+        let fault = loop {
+            match store.commit(ops(n)).await {
+                Ok(committed) => written.acknowledged.insert(n, committed.revision),
+                Err(CommitError::Fault(fault)) => break fault,
+                Err(other) => panic!("{other}"),
+            };
+            n += 1;
+        };
+        assert_eq!(fault.kind, FaultKind::Closed);
+        check(&store, &written).await;
+        drop(store);
+        check(&open(&disk), &written).await;
+    });
+}
+
+#[test]
 fn a_sync_that_fails_twice_leaves_it_uncertain() {
     runtime().block_on(async {
         let (disk, mut written) = (SimDisk::default(), Written::default());

@@ -8,7 +8,7 @@ use std::{
     collections::{HashMap, HashSet},
     sync::{
         Arc, Condvar, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -47,6 +47,7 @@ pub(super) struct UpkeepSignal {
     changed: Condvar,
     appended: AtomicU64,
     due: AtomicU64,
+    failed: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -69,6 +70,11 @@ impl UpkeepSignal {
         if before < due && before + bytes >= due {
             self.nudge();
         }
+    }
+
+    /// Whether the thread ended by a panic.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
     }
 
     pub(super) fn stop(&self) {
@@ -120,8 +126,20 @@ impl From<Fault> for Stopped {
     }
 }
 
+/// Tells the leader when the thread panics.
+struct TellPanic(Arc<Shared>);
+
+impl Drop for TellPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.upkeep.failed.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
 impl Keeper {
     pub(super) fn run(mut self, replayed: u64) {
+        let _tell = TellPanic(Arc::clone(&self.shared));
         self.shared.upkeep.due.store(self.tuning.checkpoint_bytes, Ordering::Relaxed);
         self.shared.upkeep.appended(replayed);
         self.shared.upkeep.nudge();
