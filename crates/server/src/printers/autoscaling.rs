@@ -1,4 +1,6 @@
 //! Autoscalers: what they scale, and what by.
+//!
+//! Version 1 does not tell where among the other metrics the use of processors stood; whoever has version 2 shows that.
 
 use capstan_api::{Map, Time, Value, json};
 

@@ -5,6 +5,7 @@
 
 mod access;
 mod autoscaling;
+mod cell;
 mod columns;
 mod event;
 mod network;
@@ -14,10 +15,13 @@ mod storage;
 mod view;
 mod workload;
 
+#[cfg(test)]
+mod tests;
+
 use capstan_api::{Map, Time, Value, builtin::Kind, table::TableRowCondition};
 
 use self::{
-    columns::Cell,
+    cell::Cell,
     view::{View, cell},
 };
 
