@@ -12,3 +12,4 @@ pub mod discovery;
 pub mod pretty;
 pub mod request;
 mod sha256;
+pub mod validation;
