@@ -82,11 +82,10 @@ pub(super) fn deployment(object: &Map, errors: &mut ErrorList) {
     selector_and_template(spec, errors);
     strategy(at(spec, "strategy"), errors);
     nonnegative(errors, spec, &["minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"], &SPEC);
-    if let Some(deadline) = int(spec, "progressDeadlineSeconds") {
-        if deadline <= int(spec, "minReadySeconds").unwrap_or(0) {
-            let detail = "must be greater than minReadySeconds";
-            errors.push(Error::invalid(SPEC.child("progressDeadlineSeconds"), deadline, detail));
-        }
+    let min_ready = int(spec, "minReadySeconds").unwrap_or(0);
+    if let Some(deadline) = int(spec, "progressDeadlineSeconds").filter(|deadline| *deadline <= min_ready) {
+        let detail = "must be greater than minReadySeconds";
+        errors.push(Error::invalid(SPEC.child("progressDeadlineSeconds"), deadline, detail));
     }
 }
 

@@ -1,6 +1,6 @@
 //! What built-in kinds demand beyond their schema, in the order and with the words that clients know.
 //!
-//! The functions take objects that are decoded and have their defaults; fields of the wrong type count as not set, since
+//! The functions take objects that are decoded and have their defaults; fields of the wrong type count as not set, for
 //! decoding has refused them before. Maps are gone through in the order of their keys, where upstream has no order.
 
 mod apps;

@@ -87,11 +87,9 @@ fn source(volume: &Map, path: &Path<'_>, errors: &mut ErrorList) {
 fn one(key: &str, source: &Map, path: &Path<'_>, errors: &mut ErrorList) {
     let must = |errors: &mut ErrorList, key: &str| required(errors, source, key, path, |_| Vec::new());
     match key {
-        "emptyDir" => {
-            if source.get("sizeLimit").and_then(quantity).is_some_and(|limit| limit.signum() < 0) {
-                let detail = "SizeLimit field must be a valid resource quantity";
-                errors.push(Error::forbidden(path.child("sizeLimit"), detail));
-            }
+        "emptyDir" if source.get("sizeLimit").and_then(quantity).is_some_and(|limit| limit.signum() < 0) => {
+            let detail = "SizeLimit field must be a valid resource quantity";
+            errors.push(Error::forbidden(path.child("sizeLimit"), detail));
         }
         "hostPath" => {
             must(errors, "path");
