@@ -13,3 +13,4 @@ pub mod pretty;
 pub mod printers;
 pub mod request;
 mod sha256;
+pub mod validation;

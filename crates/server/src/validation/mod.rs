@@ -1,0 +1,161 @@
+//! What built-in kinds demand beyond their schema, in the order and with the words that clients know.
+//!
+//! The functions take objects that are decoded and have their defaults; fields of the wrong type count as not set, for
+//! decoding has refused them before. Maps are gone through in the order of their keys, where upstream has no order.
+
+mod apps;
+mod config;
+mod pod;
+mod rbac;
+mod read;
+mod rules;
+mod service;
+
+use capstan_api::{
+    GroupVersionKind, Map,
+    field::{ErrorList, Path},
+    validation::{
+        Messages, is_path_segment_name, is_path_segment_prefix, name_is_dns_label, name_is_dns_subdomain,
+        validate_object_meta, validate_object_meta_update,
+    },
+};
+
+/// A part of what is looked at when an object is updated.
+enum Step {
+    /// What must not change in the metadata.
+    MetaUpdate,
+    /// The metadata, as for a new object.
+    Meta,
+    /// The rest, as for a new object.
+    Body,
+    /// What must not change in the rest.
+    Change(fn(new: &Map, old: &Map, errors: &mut ErrorList)),
+}
+use Step::{Body, Change, Meta, MetaUpdate};
+
+/// How a kind is validated.
+struct Kind {
+    group: &'static str,
+    kind: &'static str,
+    namespaced: bool,
+    name: fn(&str, bool) -> Messages,
+    body: fn(&Map, &mut ErrorList),
+    update: &'static [Step],
+}
+
+const fn kind(
+    (group, kind, namespaced): (&'static str, &'static str, bool),
+    name: fn(&str, bool) -> Messages,
+    body: fn(&Map, &mut ErrorList),
+    update: &'static [Step],
+) -> Kind {
+    Kind { group, kind, namespaced, name, body, update }
+}
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// All kinds that are validated here.
+static KINDS: &[Kind] = &[
+    kind(
+        ("", "ConfigMap", true),
+        name_is_dns_subdomain,
+        config::config_map,
+        &[MetaUpdate, Change(config::config_map_update), Meta, Body],
+    ),
+    kind(
+        ("", "Secret", true),
+        name_is_dns_subdomain,
+        config::secret,
+        &[MetaUpdate, Change(config::secret_update), Meta, Body],
+    ),
+    kind(("", "Namespace", false), name_is_dns_label, config::namespace, &[MetaUpdate]),
+    kind(("", "ServiceAccount", true), name_is_dns_subdomain, |_, _| {}, &[MetaUpdate, Meta, Body]),
+    kind(("", "Pod", true), name_is_dns_subdomain, pod::create, &[MetaUpdate, Meta, Change(pod::update)]),
+    kind(("", "Service", true), name_is_dns_label, service::service, &[MetaUpdate, Body]),
+    kind(
+        ("apps", "Deployment", true),
+        name_is_dns_subdomain,
+        apps::deployment,
+        &[MetaUpdate, Body, Change(apps::immutable_selector)],
+    ),
+    kind(
+        ("apps", "ReplicaSet", true),
+        name_is_dns_subdomain,
+        apps::replica_set,
+        &[MetaUpdate, Body, Change(apps::immutable_selector)],
+    ),
+    kind(
+        ("apps", "DaemonSet", true),
+        name_is_dns_subdomain,
+        apps::daemon_set,
+        &[MetaUpdate, Change(apps::immutable_selector), Body],
+    ),
+    kind((RBAC, "Role", true), path_segment, rbac::role, &[Meta, Body, MetaUpdate]),
+    kind((RBAC, "ClusterRole", false), path_segment, rbac::cluster_role, &[Meta, Body, MetaUpdate]),
+    kind(
+        (RBAC, "RoleBinding", true),
+        path_segment,
+        rbac::role_binding,
+        &[Meta, Body, MetaUpdate, Change(rbac::immutable_role)],
+    ),
+    kind(
+        (RBAC, "ClusterRoleBinding", false),
+        path_segment,
+        rbac::cluster_role_binding,
+        &[Meta, Body, MetaUpdate, Change(rbac::immutable_role)],
+    ),
+];
+
+fn path_segment(name: &str, prefix: bool) -> Messages {
+    if prefix { is_path_segment_prefix(name) } else { is_path_segment_name(name) }
+}
+
+fn find(gvk: &GroupVersionKind) -> Option<&'static Kind> {
+    KINDS.iter().find(|kind| gvk.group.as_str() == kind.group && gvk.kind.as_str() == kind.kind)
+}
+
+/// What is wrong with an object that is to be created. Kinds that have no rules here have nothing wrong.
+#[must_use]
+pub fn validate_create(gvk: &GroupVersionKind, object: &Map) -> ErrorList {
+    let mut errors = ErrorList::new();
+    if let Some(kind) = find(gvk) {
+        run(kind, &[Meta, Body], object, read::empty(), &mut errors);
+    }
+    errors
+}
+
+/// What is wrong with an object that is to replace `old`. Kinds that have no rules here have nothing wrong.
+#[must_use]
+pub fn validate_update(gvk: &GroupVersionKind, new: &Map, old: &Map) -> ErrorList {
+    let mut errors = ErrorList::new();
+    if let Some(kind) = find(gvk) {
+        // What holds for all kinds is told first, and then often again.
+        let (path, metadata) = (Path::new("metadata"), read::at(new, "metadata"));
+        errors.extend(validate_object_meta(metadata, kind.namespaced, path_segment, &path));
+        errors.extend(validate_object_meta_update(metadata, read::at(old, "metadata"), &path));
+        run(kind, kind.update, new, old, &mut errors);
+    }
+    errors
+}
+
+fn run(kind: &Kind, steps: &[Step], new: &Map, old: &Map, errors: &mut ErrorList) {
+    let path = Path::new("metadata");
+    let metadata = read::at(new, "metadata");
+    for step in steps {
+        match step {
+            MetaUpdate => {
+                errors.extend(validate_object_meta_update(metadata, read::at(old, "metadata"), &path));
+                config::finalizers(metadata, &path.child("finalizers"), errors);
+            }
+            Meta => {
+                errors.extend(validate_object_meta(metadata, kind.namespaced, kind.name, &path));
+                config::finalizers(metadata, &path.child("finalizers"), errors);
+            }
+            Body => (kind.body)(new, errors),
+            Change(rules) => rules(new, old, errors),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! Services.
+
+use std::collections::BTreeSet;
+
+use capstan_api::{
+    Map, Value,
+    field::{Error, ErrorList, Path},
+    validation::{is_dns1123_label, is_dns1123_subdomain, is_qualified_name, is_valid_port_num, validate_labels},
+};
+
+use super::{
+    read::{at, int, is_set, list, object, objects, strings, text},
+    rules::{invalid, one_of, port},
+};
+
+const TYPES: &[&str] = &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
+/// How long a client may stick to a backend: a day.
+const MAX_AFFINITY_SECONDS: i64 = 86_400;
+const ONLY_LOAD_BALANCER: &str = "may only be used when `type` is 'LoadBalancer'";
+
+pub(super) fn service(service: &Map, errors: &mut ErrorList) {
+    let path = Path::new("spec");
+    let spec = at(service, "spec");
+    let ty = text(spec, "type");
+    let headless = list(spec, "clusterIPs").first().and_then(Value::as_str) == Some("None");
+    if list(spec, "ports").is_empty() && !headless && ty != "ExternalName" {
+        errors.push(Error::required(path.child("ports"), ""));
+    }
+    match ty {
+        "LoadBalancer" | "NodePort" if headless => {
+            let detail = format!("may not be set to 'None' for {ty} services");
+            errors.push(Error::invalid(path.child("clusterIPs").index(0), "None", detail));
+        }
+        "ExternalName" => external_name(spec, &path, errors),
+        _ => {}
+    }
+    let mut names = BTreeSet::new();
+    let ports_path = path.child("ports");
+    for (i, one) in objects(spec, "ports") {
+        service_port(one, list(spec, "ports").len() > 1, &mut names, &ports_path.index(i), errors);
+    }
+    errors.extend(validate_labels(strings(spec, "selector"), &path.child("selector")));
+    affinity(spec, &path, errors);
+    one_of(errors, spec, "type", &path, TYPES);
+    repeated_ports(spec, ty, &ports_path, errors);
+    load_balancer(spec, ty, &path, errors);
+    traffic(spec, ty, &path, errors);
+}
+
+fn external_name(spec: &Map, path: &Path<'_>, errors: &mut ErrorList) {
+    for key in ["clusterIPs", "ipFamilies"] {
+        if !list(spec, key).is_empty() {
+            errors.push(Error::forbidden(path.child(key), "may not be set for ExternalName services"));
+        }
+    }
+    if is_set(spec, "ipFamilyPolicy") {
+        errors.push(Error::forbidden(path.child("ipFamilyPolicy"), "may not be set for ExternalName services"));
+    }
+    let name = text(spec, "externalName");
+    match name.strip_suffix('.').unwrap_or(name) {
+        "" => errors.push(Error::required(path.child("externalName"), "")),
+        name => invalid(errors, &path.child("externalName"), name, is_dns1123_subdomain(name)),
+    }
+}
+
+fn service_port<'a>(
+    one: &'a Map,
+    need_name: bool,
+    names: &mut BTreeSet<&'a str>,
+    path: &Path<'_>,
+    errors: &mut ErrorList,
+) {
+    match text(one, "name") {
+        "" if need_name => errors.push(Error::required(path.child("name"), "")),
+        "" => {}
+        name => {
+            invalid(errors, &path.child("name"), name, is_dns1123_label(name));
+            if !names.insert(name) {
+                errors.push(Error::duplicate(path.child("name"), name));
+            }
+        }
+    }
+    let number = int(one, "port").unwrap_or(0);
+    invalid(errors, &path.child("port"), number, is_valid_port_num(number));
+    one_of(errors, one, "protocol", path, &["SCTP", "TCP", "UDP"]);
+    port(errors, one, "targetPort", path);
+    if is_set(one, "appProtocol") {
+        let protocol = text(one, "appProtocol");
+        invalid(errors, &path.child("appProtocol"), protocol, is_qualified_name(protocol));
+    }
+}
+
+fn affinity(spec: &Map, path: &Path<'_>, errors: &mut ErrorList) {
+    one_of(errors, spec, "sessionAffinity", path, &["ClientIP", "None"]);
+    let config = object(spec, "sessionAffinityConfig");
+    let path = path.child("sessionAffinityConfig");
+    match text(spec, "sessionAffinity") {
+        "None" if config.is_some() => {
+            errors.push(Error::forbidden(path, "must not be set when session affinity is None"));
+        }
+        "ClientIP" => {
+            let client = path.child("clientIP");
+            let detail = "when session affinity type is ClientIP";
+            let Some(config) = config else { return errors.push(Error::required(path, detail)) };
+            let Some(config) = object(config, "clientIP") else { return errors.push(Error::required(client, detail)) };
+            let path = client.child("timeoutSeconds");
+            match int(config, "timeoutSeconds") {
+                None => errors.push(Error::required(path, detail)),
+                Some(1..=MAX_AFFINITY_SECONDS) => {}
+                Some(seconds) => {
+                    let detail = format!("must be greater than 0 and less than {MAX_AFFINITY_SECONDS}");
+                    errors.push(Error::invalid(path, seconds, detail));
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Ports of nodes only where they are meant, and no port twice.
+fn repeated_ports(spec: &Map, ty: &str, path: &Path<'_>, errors: &mut ErrorList) {
+    let node_port = |port: &Map| int(port, "nodePort").filter(|number| *number != 0);
+    if ty == "ClusterIP" {
+        for (i, _) in objects(spec, "ports").filter(|(_, port)| node_port(port).is_some()) {
+            let detail = "may not be used when `type` is 'ClusterIP'";
+            errors.push(Error::forbidden(path.index(i).child("nodePort"), detail));
+        }
+    }
+    let mut seen = BTreeSet::new();
+    for (i, port) in objects(spec, "ports") {
+        let Some(number) = node_port(port) else { continue };
+        if !seen.insert((text(port, "protocol"), number)) {
+            errors.push(Error::duplicate(path.index(i).child("nodePort"), number));
+        }
+    }
+    seen.clear();
+    for (i, port) in objects(spec, "ports") {
+        let (protocol, number) = (text(port, "protocol"), int(port, "port").unwrap_or(0));
+        if !seen.insert((protocol, number)) {
+            // What Go prints of the struct that is compared.
+            let shown = format!(
+                r#"{{"Name":"","Protocol":"{protocol}","AppProtocol":null,"Port":{number},"TargetPort":0,"NodePort":0}}"#
+            );
+            errors.push(Error { bad_value: None, detail: shown, ..Error::duplicate(path.index(i), 0) });
+        }
+    }
+}
+
+fn load_balancer(spec: &Map, ty: &str, path: &Path<'_>, errors: &mut ErrorList) {
+    let is_balancer = ty == "LoadBalancer";
+    if !list(spec, "loadBalancerSourceRanges").is_empty() && !is_balancer {
+        errors.push(Error::forbidden(path.child("LoadBalancerSourceRanges"), ONLY_LOAD_BALANCER));
+    }
+    let allocates = is_set(spec, "allocateLoadBalancerNodePorts");
+    if allocates && !is_balancer {
+        errors.push(Error::forbidden(path.child("allocateLoadBalancerNodePorts"), ONLY_LOAD_BALANCER));
+    }
+    if !allocates && is_balancer {
+        errors.push(Error::required("allocateLoadBalancerNodePorts", ""));
+    }
+    if is_set(spec, "loadBalancerClass") {
+        let class = text(spec, "loadBalancerClass");
+        if is_balancer {
+            invalid(errors, &path.child("loadBalancerClass"), class, is_qualified_name(class));
+        } else {
+            errors.push(Error::forbidden(path.child("loadBalancerClass"), ONLY_LOAD_BALANCER));
+        }
+    }
+}
+
+fn traffic(spec: &Map, ty: &str, path: &Path<'_>, errors: &mut ErrorList) {
+    let has_external_ips = ty == "ClusterIP" && !list(spec, "externalIPs").is_empty();
+    if matches!(ty, "LoadBalancer" | "NodePort") || has_external_ips {
+        one_of(errors, spec, "externalTrafficPolicy", path, &["Cluster", "Local"]);
+    } else if !text(spec, "externalTrafficPolicy").is_empty() {
+        let detail = "may only be set for externally-accessible services";
+        let policy = text(spec, "externalTrafficPolicy");
+        errors.push(Error::invalid(path.child("externalTrafficPolicy"), policy, detail));
+    }
+    if is_set(spec, "internalTrafficPolicy") || matches!(ty, "NodePort" | "LoadBalancer" | "ClusterIP") {
+        one_of(errors, spec, "internalTrafficPolicy", path, &["Cluster", "Local"]);
+    }
+    if is_set(spec, "trafficDistribution") {
+        let known = ["PreferClose", "PreferSameZone", "PreferSameNode"];
+        one_of(errors, spec, "trafficDistribution", path, &known);
+    }
+}
