@@ -10,5 +10,6 @@ pub mod bootstrap;
 pub mod cache;
 pub mod discovery;
 pub mod pretty;
+pub mod registry;
 pub mod request;
 mod sha256;
