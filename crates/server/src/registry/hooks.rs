@@ -17,7 +17,7 @@ pub(super) fn create(strategy: &Strategy, object: &mut Map, status: Option<&Valu
             }
             paths::set(object, "spec.finalizers", finalizers);
         }
-        ("", "pods") => pod::create(object, status),
+        ("", "pods") => pod::create(object, status, now),
         ("", "persistentvolumes") => {
             paths::set(object, "status.phase", "Pending");
             paths::set(object, "status.lastPhaseTransitionTime", now.to_string());

@@ -1,6 +1,6 @@
 //! Pods: their quality of service, the status they start with, and the subresources that change a part of their spec.
 
-use capstan_api::{Map, Quantity, Value};
+use capstan_api::{Map, Quantity, Time, Value};
 
 use super::paths;
 
@@ -60,7 +60,7 @@ fn quantity(value: &Value) -> Option<Quantity> {
 }
 
 /// A new pod waits to be scheduled, and selects with the labels that it has now.
-pub(super) fn create(pod: &mut Map, sent: Option<&Value>) {
+pub(super) fn create(pod: &mut Map, sent: Option<&Value>, now: Time) {
     let sent = sent.and_then(|status| status.get("qosClass")).and_then(Value::as_str).filter(|class| !class.is_empty());
     let class = sent.map_or_else(|| qos_class(pod).into(), str::to_owned);
     let mut status = Map::new();
@@ -75,7 +75,7 @@ pub(super) fn create(pod: &mut Map, sent: Option<&Value>) {
         ];
         let mut condition: Map = words.into_iter().map(|(key, word)| (key.into(), word.into())).collect();
         condition.insert("lastProbeTime", Value::Null);
-        condition.insert("lastTransitionTime", Value::Null);
+        condition.insert("lastTransitionTime", now.to_string());
         status.insert("conditions", vec![condition.into()]);
     }
     pod.insert("status", status);

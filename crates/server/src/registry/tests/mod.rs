@@ -195,3 +195,59 @@ fn unchanged_but_for_times_and_versions() {
     check(r#"{"managedFields":[{"time":"1"}]}"#, r#"{"managedFields":[{"time":"2"}]}"#, true);
     check(r#"{"managedFields":[{"manager":"1"}]}"#, r#"{"managedFields":[{"manager":"2"}]}"#, false);
 }
+
+#[test]
+fn a_pod_selects_with_its_own_labels_and_waits_at_its_gates() {
+    let pod = r#"{"metadata":{"name":"x","labels":{"a":"1"}},"spec":{"schedulingGates":[{"name":"x/y"}],
+        "topologySpreadConstraints":[{"matchLabelKeys":["a","b"],"labelSelector":{}}],"affinity":{"podAffinity":{
+        "requiredDuringSchedulingIgnoredDuringExecution":[{"mismatchLabelKeys":["a"],"labelSelector":{}}]}}},
+        "status":{"qosClass":"Guaranteed","phase":"Running"}}"#;
+    let mut pod = object(&json::parse(pod.as_bytes()).unwrap()).clone();
+    let row = Strategy::of(&GroupResource::new("", "pods")).unwrap();
+    prepare_for_create(row, &mut pod, "u", "2026-11-16T00:41:31Z".parse().unwrap());
+    let check = |path: &str, expected: &str| {
+        assert_eq!(paths::get(&pod, path), Some(&json::parse(expected.as_bytes()).unwrap()), "{path}");
+    };
+    check(
+        "status",
+        r#"{"conditions":[{"lastProbeTime":null,"lastTransitionTime":"2026-11-16T00:41:31Z",
+        "message":"Scheduling is blocked due to non-empty scheduling gates","reason":"SchedulingGated",
+        "status":"False","type":"PodScheduled"}],"phase":"Pending","qosClass":"Guaranteed"}"#,
+    );
+    check(
+        "spec.topologySpreadConstraints",
+        r#"[{"labelSelector":{"matchExpressions":[{"key":"a","operator":"In","values":["1"]}]},
+        "matchLabelKeys":["a","b"]}]"#,
+    );
+    check(
+        "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution",
+        r#"[{"labelSelector":{"matchExpressions":[{"key":"a","operator":"NotIn","values":["1"]}]},
+        "mismatchLabelKeys":["a"]}]"#,
+    );
+}
+
+#[test]
+fn a_service_leaves_behind_what_its_old_type_had() {
+    let check = |old: &str, change: &str, expected: &str| {
+        let [old, change, expected] = [old, change, expected].map(|text| json::parse(text.as_bytes()).unwrap());
+        let before = Map::from_iter([("spec".into(), old.clone())]);
+        let spec = merge::apply_map(object(&old).clone(), object(&change).clone());
+        let mut new = Map::from_iter([("spec".into(), spec.into())]);
+        let row = Strategy::of(&GroupResource::new("", "services")).unwrap();
+        prepare_for_update(row, "", &mut new, &before, "2026-11-16T00:41:31Z".parse().unwrap());
+        assert_eq!(new.get("spec"), Some(&expected));
+        assert_eq!(paths::get(&new, "status.loadBalancer"), Some(&Map::new().into()));
+    };
+    let balanced = r#"{"allocateLoadBalancerNodePorts":true,"clusterIP":"10.0.0.1","clusterIPs":["10.0.0.1"],
+        "externalTrafficPolicy":"Local","healthCheckNodePort":32684,"ipFamilies":["IPv4"],
+        "ipFamilyPolicy":"SingleStack","ports":[{"nodePort":30384,"port":80}],"type":"LoadBalancer"}"#;
+    let inner = r#"{"clusterIP":"10.0.0.1","clusterIPs":["10.0.0.1"],"ipFamilies":["IPv4"],
+        "ipFamilyPolicy":"SingleStack","ports":[{"port":80}],"type":"ClusterIP"}"#;
+    check(balanced, r#"{"type":"ClusterIP"}"#, inner);
+    check(inner, r#"{"type":"ExternalName"}"#, r#"{"ports":[{"port":80}],"type":"ExternalName"}"#);
+    check(
+        inner,
+        r#"{"type":"ExternalName","clusterIP":"10.0.0.2"}"#,
+        r#"{"clusterIP":"10.0.0.2","clusterIPs":["10.0.0.1"],"ports":[{"port":80}],"type":"ExternalName"}"#,
+    );
+}
