@@ -49,6 +49,13 @@ pub(super) fn create(strategy: &Strategy, object: &mut Map, status: Option<&Valu
 /// What a kind takes out of the new object before the kept fields overwrite it.
 pub(super) fn before_update(strategy: &Strategy, subresource: &str, new: &mut Map, old: &Map, now: Time) {
     match (strategy.resource, subresource) {
+        // The row of custom resources has no name.
+        ("", "status") => {
+            new.retain(|key, _| matches!(key, "metadata" | "status"));
+            for (key, value) in old.iter().filter(|(key, _)| !matches!(*key, "metadata" | "status")) {
+                new.insert(key, value.clone());
+            }
+        }
         ("pods", "ephemeralcontainers") if strategy.group.is_empty() => pod::only_ephemeral_containers(new, old),
         ("pods", "resize") if strategy.group.is_empty() => pod::only_resize(new, old),
         ("certificatesigningrequests", "approval") => certificates::condition_times(new, old, now),

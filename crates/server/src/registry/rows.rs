@@ -88,7 +88,7 @@ pub(super) const CUSTOM: Strategy =
 /// Custom resources with one.
 pub(super) const CUSTOM_WITH_STATUS: Strategy = Strategy {
     resets_status: true,
-    // Their status endpoint takes nothing but the status: this is done where the schema of the kind is known.
+    // A hook keeps all else that is not status: custom resources may have any fields.
     endpoints: STRICT_STATUS,
     generation: Generation::ContentButStatus,
     ..CUSTOM
@@ -101,7 +101,7 @@ const FLOWCONTROL: &str = "flowcontrol.apiserver.k8s.io";
 
 /// All resources whose objects are stored.
 pub(super) static ROWS: &[Strategy] = &[
-    Strategy { name: NameRule::DnsSubdomain, ..plain("", "configmaps") },
+    plain("", "configmaps"),
     Strategy { allow_create_on_update: true, ..plain("", "endpoints") },
     Strategy {
         allow_create_on_update: true,

@@ -31,6 +31,9 @@ pub(super) fn drop_what_the_type_has_not(new: &mut Map, old: &Map) {
     if leaves(is_externally_accessible, new) {
         remove_if_same(new, old, "spec.externalTrafficPolicy");
     }
+    if ty(new) == "ExternalName" {
+        paths::remove(new, "spec.internalTrafficPolicy");
+    }
     if !is_load_balancer(new) {
         paths::set(new, "status.loadBalancer", Map::new());
     }

@@ -51,7 +51,7 @@ pub enum Generation {
     When(&'static [&'static str]),
     /// It starts with what the client sent, and grows when one of these fields changes.
     Unset(&'static [&'static str]),
-    /// It starts with 1 and grows when anything changes but the metadata and these fields; labels count.
+    /// It starts with 1 and grows when the labels change, or anything but the metadata.
     ContentOrLabels,
     /// It starts with 1 and grows when anything changes but the metadata.
     Content,

@@ -243,6 +243,7 @@ fn a_service_leaves_behind_what_its_old_type_had() {
         "ipFamilyPolicy":"SingleStack","ports":[{"nodePort":30384,"port":80}],"type":"LoadBalancer"}"#;
     let inner = r#"{"clusterIP":"10.0.0.1","clusterIPs":["10.0.0.1"],"ipFamilies":["IPv4"],
         "ipFamilyPolicy":"SingleStack","ports":[{"port":80}],"type":"ClusterIP"}"#;
+    check(r#"{"internalTrafficPolicy":"Cluster"}"#, r#"{"type":"ExternalName"}"#, r#"{"type":"ExternalName"}"#);
     check(balanced, r#"{"type":"ClusterIP"}"#, inner);
     check(inner, r#"{"type":"ExternalName"}"#, r#"{"ports":[{"port":80}],"type":"ExternalName"}"#);
     check(
@@ -250,4 +251,24 @@ fn a_service_leaves_behind_what_its_old_type_had() {
         r#"{"type":"ExternalName","clusterIP":"10.0.0.2"}"#,
         r#"{"clusterIP":"10.0.0.2","clusterIPs":["10.0.0.1"],"ports":[{"port":80}],"type":"ExternalName"}"#,
     );
+}
+
+#[test]
+fn custom_resources() {
+    let check = |status: bool, subresource: &str, new: &str, expected: &str| {
+        let old = r#"{"data":1,"metadata":{"generation":1,"labels":{"a":"1"}},"status":{"x":1}}"#;
+        let [old, new, expected] = [old, new, expected].map(|text| json::parse(text.as_bytes()).unwrap());
+        let mut found = object(&new).clone();
+        let now = "2026-11-16T00:41:31Z".parse().unwrap();
+        prepare_for_update(Strategy::custom(status), subresource, &mut found, object(&old), now);
+        assert_eq!(&found, object(&expected), "{new}");
+    };
+    let new = r#"{"data":2,"metadata":{},"more":3,"status":{"x":2}}"#;
+    check(false, "", new, r#"{"data":2,"metadata":{"generation":2},"more":3,"status":{"x":2}}"#);
+    check(true, "", new, r#"{"data":2,"metadata":{"generation":2},"more":3,"status":{"x":1}}"#);
+    let only_status = r#"{"data":1,"metadata":{"generation":1,"labels":{"a":"1"}},"status":{"x":2}}"#;
+    check(true, "status", new, only_status);
+    let unlike = r#"{"data":1,"metadata":{"generation":9},"status":{"x":2}}"#;
+    check(false, "", unlike, r#"{"data":1,"metadata":{"generation":2},"status":{"x":2}}"#);
+    check(true, "", unlike, r#"{"data":1,"metadata":{"generation":1},"status":{"x":1}}"#);
 }
