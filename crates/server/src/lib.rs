@@ -11,6 +11,7 @@ pub mod cache;
 pub mod discovery;
 pub mod pretty;
 pub mod printers;
+pub mod registry;
 pub mod request;
 mod sha256;
 pub mod validation;

@@ -1,0 +1,166 @@
+//! What single kinds do beyond their row, each in a few lines.
+
+use capstan_api::{Map, Time, Value};
+
+use super::{certificates, paths, pod, service, strategy::Strategy};
+
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+/// What a kind adds to a new object; `status` is the one that the client sent.
+pub(super) fn create(strategy: &Strategy, object: &mut Map, status: Option<&Value>, uid: &str, now: Time) {
+    match (strategy.group, strategy.resource) {
+        ("", "namespaces") => {
+            paths::set(object, "status.phase", "Active");
+            let mut finalizers = paths::items(object, "spec.finalizers").to_vec();
+            if !finalizers.iter().any(|finalizer| finalizer.as_str() == Some("kubernetes")) {
+                finalizers.push("kubernetes".into());
+            }
+            paths::set(object, "spec.finalizers", finalizers);
+        }
+        ("", "pods") => pod::create(object, status, now),
+        ("", "persistentvolumes") => {
+            paths::set(object, "status.phase", "Pending");
+            paths::set(object, "status.lastPhaseTransitionTime", now.to_string());
+        }
+        ("", "persistentvolumeclaims") => data_sources(object),
+        ("", "limitranges") if paths::text(object, "metadata.name").is_empty() => {
+            paths::set(object, "metadata.name", uid);
+        }
+        ("", "serviceaccounts") => only_names_of_secrets(object),
+        ("apps", "daemonsets") if template_generation(object) < 1 => set_template_generation(object, 1),
+        ("batch", "jobs") => job_selector(object, uid),
+        ("apiextensions.k8s.io", "customresourcedefinitions") => stored_versions(object),
+        ("apiregistration.k8s.io", "apiservices") if paths::get(object, "spec.service").is_none_or(Value::is_null) => {
+            let condition = [
+                ("type", "Available".into()),
+                ("status", "True".into()),
+                ("lastTransitionTime", now.to_string()),
+                ("reason", "Local".to_owned()),
+                ("message", "Local APIServices are always available".into()),
+            ];
+            let condition: Map = condition.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+            paths::set(object, "status.conditions", vec![condition.into()]);
+        }
+        ("certificates.k8s.io", _) => certificates::forget_requester(object),
+        _ => {}
+    }
+}
+
+/// What a kind takes out of the new object before the kept fields overwrite it.
+pub(super) fn before_update(strategy: &Strategy, subresource: &str, new: &mut Map, old: &Map, now: Time) {
+    match (strategy.resource, subresource) {
+        // The row of custom resources has no name.
+        ("", "status") => {
+            new.retain(|key, _| matches!(key, "metadata" | "status"));
+            for (key, value) in old.iter().filter(|(key, _)| !matches!(*key, "metadata" | "status")) {
+                new.insert(key, value.clone());
+            }
+        }
+        ("pods", "ephemeralcontainers") if strategy.group.is_empty() => pod::only_ephemeral_containers(new, old),
+        ("pods", "resize") if strategy.group.is_empty() => pod::only_resize(new, old),
+        ("certificatesigningrequests", "approval") => certificates::condition_times(new, old, now),
+        _ => {}
+    }
+}
+
+/// What a kind does with a changed object once the kept fields are back.
+pub(super) fn update(strategy: &Strategy, subresource: &str, new: &mut Map, old: &Map, now: Time) {
+    match (strategy.group, strategy.resource, subresource) {
+        ("", "pods", "status") => pod::update_status(new, old),
+        ("", "secrets", "") if paths::text(new, "type").is_empty() => paths::copy(new, old, "type"),
+        ("", "serviceaccounts", "") => only_names_of_secrets(new),
+        ("", "services", "") => service::drop_what_the_type_has_not(new, old),
+        ("", "persistentvolumeclaims", "") => data_sources(new),
+        ("", "persistentvolumes", "status") => phase_transition(new, old, now),
+        ("apps", "daemonsets", "") => {
+            let grown = i64::from(!paths::same(new, old, "spec.template"));
+            set_template_generation(new, template_generation(old).saturating_add(grown));
+        }
+        ("apiextensions.k8s.io", "customresourcedefinitions", "") => stored_versions(new),
+        ("certificates.k8s.io", _, "status") => {
+            certificates::keep_decisions(new, old);
+            certificates::condition_times(new, old, now);
+        }
+        ("certificates.k8s.io", _, "approval") => certificates::only_conditions(new, old),
+        _ => {}
+    }
+}
+
+/// In `apps/v1`, what counts changes of a DaemonSet's template is an annotation.
+fn template_generation(object: &Map) -> i64 {
+    let annotations = paths::get(object, "metadata.annotations");
+    let count = annotations.and_then(|map| map.get(TEMPLATE_GENERATION)).and_then(Value::as_str);
+    count.and_then(|count| count.parse().ok()).unwrap_or_default()
+}
+
+fn set_template_generation(object: &mut Map, count: i64) {
+    let mut annotations = paths::get(object, "metadata.annotations").and_then(Value::as_object).cloned();
+    annotations.get_or_insert_default().insert(TEMPLATE_GENERATION, count.to_string());
+    paths::set(object, "metadata.annotations", annotations.unwrap_or_default());
+}
+
+/// References to secrets lose all but the name.
+fn only_names_of_secrets(object: &mut Map) {
+    for secret in paths::array_mut(object, "secrets").into_iter().flat_map(|secrets| secrets.iter_mut()) {
+        if let Value::Object(secret) = secret {
+            secret.retain(|key, _| key == "name");
+        }
+    }
+}
+
+/// Unless it has a selector of its own, a Job finds its pods by its uid.
+fn job_selector(object: &mut Map, uid: &str) {
+    if paths::get(object, "spec.manualSelector").and_then(Value::as_bool) == Some(true) {
+        return;
+    }
+    let name = paths::text(object, "metadata.name").to_owned();
+    let own = |key: &str| if key.ends_with("uid") { uid } else { &name };
+    let mut fill = |path: &str, keys: &[&str]| {
+        let labels = paths::get(object, path).and_then(Value::as_object).cloned();
+        let mut labels = labels.unwrap_or_default();
+        for key in keys {
+            labels.get_or_insert_with(key, || own(key).into());
+        }
+        paths::set(object, path, labels);
+    };
+    let uid_label = "batch.kubernetes.io/controller-uid";
+    fill("spec.template.metadata.labels", &["job-name", "batch.kubernetes.io/job-name", "controller-uid", uid_label]);
+    fill("spec.selector.matchLabels", &[uid_label]);
+}
+
+/// The version that is stored joins those that ever were.
+fn stored_versions(object: &mut Map) {
+    let is_stored = |version: &&Value| version.get("storage").and_then(Value::as_bool) == Some(true);
+    let stored = paths::items(object, "spec.versions").iter().find(is_stored);
+    let Some(name) = stored.and_then(|version| version.get("name")).cloned() else { return };
+    let mut versions = paths::items(object, "status.storedVersions").to_vec();
+    if !versions.contains(&name) {
+        versions.push(name);
+        paths::set(object, "status.storedVersions", versions);
+    }
+}
+
+/// A claim's two ways to name its source say the same, unless the newer one reaches into another namespace.
+fn data_sources(object: &mut Map) {
+    let old = paths::get(object, "spec.dataSource").filter(|value| !value.is_null()).cloned();
+    let new = paths::get(object, "spec.dataSourceRef").filter(|value| !value.is_null()).cloned();
+    match (old, new) {
+        (Some(source), None) => paths::set(object, "spec.dataSourceRef", source),
+        (None, Some(source)) if source.get("namespace").and_then(Value::as_str).unwrap_or_default().is_empty() => {
+            paths::set(object, "spec.dataSource", source);
+        }
+        _ => {}
+    }
+}
+
+fn phase_transition(new: &mut Map, old: &Map, now: Time) {
+    const TIME: &str = "status.lastPhaseTransitionTime";
+    let unset = paths::get(new, TIME).is_none_or(Value::is_null);
+    if paths::same(new, old, "status.phase") {
+        if unset {
+            paths::copy(new, old, TIME);
+        }
+    } else if unset || paths::same(new, old, TIME) {
+        paths::set(new, TIME, now.to_string());
+    }
+}

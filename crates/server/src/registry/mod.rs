@@ -1,0 +1,22 @@
+//! The pure half of the write road: where objects are stored, and what a kind makes of a write before it is validated.
+//!
+//! No I/O and no clock: the caller brings the uid and the time, and commits what comes out. A kind is a row of
+//! [`strategy`]; code is only for kinds that really behave differently.
+
+mod certificates;
+pub mod fields;
+mod hooks;
+pub mod layout;
+pub mod names;
+mod paths;
+pub mod pod;
+pub mod prepare;
+mod rows;
+mod service;
+pub mod strategy;
+#[cfg(test)]
+mod tests;
+
+pub use certificates::{Requester, set_requester};
+pub use prepare::{is_unchanged, prepare_for_create, prepare_for_update};
+pub use strategy::Strategy;
