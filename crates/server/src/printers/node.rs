@@ -67,10 +67,10 @@ pub(super) fn component_status(component: View<'_>, _now: Time) -> Vec<Value> {
 /// What is used of a quota: requests, and limits.
 pub(super) fn quota(quota: View<'_>, _now: Time) -> Vec<Value> {
     let (mut requests, mut limits) = (Vec::new(), Vec::new());
+    let all_used = quota.at("status.used");
     for (resource, hard) in quota.at("status.hard").entries() {
-        let used = quota.at("status.used").entries().find(|(name, _)| *name == resource).map(|(_, used)| used);
         let column = if resource.starts_with("limits.") { &mut limits } else { &mut requests };
-        column.push(format!("{resource}: {}/{}", quantity(used), quantity(Some(hard))));
+        column.push(format!("{resource}: {}/{}", quantity(all_used.entry(resource)), quantity(Some(hard))));
     }
     vec![cell(requests.join(", ")), cell(limits.join(", "))]
 }

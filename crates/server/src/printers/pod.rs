@@ -1,5 +1,7 @@
 //! Pods: how many containers are ready, what the pod is doing, and how often it had to start over.
 
+use std::collections::BTreeMap;
+
 use capstan_api::{Time, Value, table::TableRowCondition};
 
 use super::view::{View, cell, since};
@@ -46,9 +48,13 @@ pub(super) fn cells(pod: View<'_>, now: Time) -> Vec<Value> {
 
 fn readiness_gates(pod: View<'_>) -> String {
     let gates = pod.items("spec.readinessGates");
+    // Of conditions of the same type the first counts.
+    let conditions: BTreeMap<_, _> =
+        pod.items(CONDITIONS).rev().map(|condition| (condition.text("type"), condition.text("status"))).collect();
+    let holds = |gate: &View<'_>| conditions.get(gate.text("conditionType")) == Some(&"True");
     match gates.len() {
         0 => "<none>".to_owned(),
-        all => format!("{}/{all}", gates.filter(|gate| pod.holds(CONDITIONS, gate.text("conditionType"))).count()),
+        all => format!("{}/{all}", gates.filter(holds).count()),
     }
 }
 
@@ -107,12 +113,12 @@ impl State {
     fn init_containers(&mut self, pod: View<'_>) -> (bool, Restarts) {
         let mut sidecars = Restarts::NONE;
         let all = pod.items("spec.initContainers").len();
+        // Of containers with the same name the last counts.
+        let containers: BTreeMap<_, _> =
+            pod.items("spec.initContainers").map(|container| (container.text("name"), container)).collect();
         for (at, status) in pod.items("status.initContainerStatuses").enumerate() {
             self.restarts.add(status);
-            let name = status.text("name");
-            // Of containers with the same name the last counts.
-            let container = pod.items("spec.initContainers").rfind(|container| container.text("name") == name);
-            let sidecar = container.is_some_and(restarts_always);
+            let sidecar = containers.get(status.text("name")).is_some_and(|container| restarts_always(*container));
             if sidecar {
                 sidecars.add(status);
             }

@@ -66,8 +66,8 @@ impl<'a> View<'a> {
     }
 
     /// What a key with dots in it holds.
-    pub(super) fn entry(self, key: &str) -> Option<&'a str> {
-        self.0?.get(key)?.as_str()
+    pub(super) fn entry(self, key: &str) -> Option<&'a Value> {
+        self.0?.get(key)
     }
 
     fn values(self, path: &str) -> &'a [Value] {
@@ -109,7 +109,7 @@ impl<'a> View<'a> {
     }
 
     pub(super) fn annotation(self, key: &str) -> Option<&'a str> {
-        self.at("metadata.annotations").entry(key)
+        self.at("metadata.annotations").entry(key)?.as_str()
     }
 
     pub(super) fn deleted(self) -> bool {
