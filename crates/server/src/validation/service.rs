@@ -135,11 +135,11 @@ fn repeated_ports(spec: &Map, ty: &str, path: &Path<'_>, errors: &mut ErrorList)
     }
     seen.clear();
     for (i, port) in objects(spec, "ports") {
-        let (protocol, number) = (text(port, "protocol"), int(port, "port").unwrap_or(0));
-        if !seen.insert((protocol, number)) {
+        let (protocol, n) = (text(port, "protocol"), int(port, "port").unwrap_or(0));
+        if !seen.insert((protocol, n)) {
             // What Go prints of the struct that is compared.
             let shown = format!(
-                r#"{{"Name":"","Protocol":"{protocol}","AppProtocol":null,"Port":{number},"TargetPort":0,"NodePort":0}}"#
+                r#"{{"Name":"","Protocol":"{protocol}","AppProtocol":null,"Port":{n},"TargetPort":0,"NodePort":0}}"#
             );
             errors.push(Error { bad_value: None, detail: shown, ..Error::duplicate(path.index(i), 0) });
         }
