@@ -1,6 +1,6 @@
 //! The rows of tables: what `kubectl get` prints for each built-in kind.
 //!
-//! Most cells are a path into the object and a way to show what is there ([`columns`]); what is computed from several
+//! Most cells are a path into the object and a way to show what is there (`columns`); what is computed from several
 //! fields has a function.
 
 mod access;
