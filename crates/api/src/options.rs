@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     GroupVersion, GroupVersionKind, Status, Value,
+    object::nullable::value as nullable,
     scheme::{RegisterError, Scheme},
 };
 
@@ -160,11 +161,6 @@ pub fn add_to_group_version(scheme: &mut Scheme, group_version: &GroupVersion) -
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
-}
-
-/// `null` is the same as nothing, as in Go.
-fn nullable<'de, D: serde::Deserializer<'de>, T: Deserialize<'de> + Default>(from: D) -> Result<T, D::Error> {
-    Option::deserialize(from).map(Option::unwrap_or_default)
 }
 
 #[cfg(test)]

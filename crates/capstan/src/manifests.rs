@@ -110,14 +110,19 @@ fn documents(arguments: &[&str]) -> Result<Vec<Document>, String> {
     Ok(documents)
 }
 
-/// Reads a file or standard input, a little past the limit so that the codec can say that it is too long.
+/// The longest file that is read; each of its documents has the limit of the codec.
+const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Reads a file or standard input whole.
 fn read(file: &str) -> io::Result<Vec<u8>> {
-    const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
     let mut text = Vec::new();
     if file == "-" {
-        io::stdin().lock().take(MAX_FILE_BYTES).read_to_end(&mut text)?;
+        io::stdin().lock().take(MAX_FILE_BYTES + 1).read_to_end(&mut text)?;
     } else {
-        fs::File::open(file)?.take(MAX_FILE_BYTES).read_to_end(&mut text)?;
+        fs::File::open(file)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut text)?;
+    }
+    if text.len() as u64 > MAX_FILE_BYTES {
+        return Err(io::Error::other(format!("more than {MAX_FILE_BYTES} bytes")));
     }
     Ok(text)
 }

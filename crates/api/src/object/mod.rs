@@ -5,7 +5,7 @@
 #[cfg(feature = "k8s-openapi")]
 mod builtin;
 mod meta;
-mod nullable;
+pub(crate) mod nullable;
 mod owner;
 mod resource;
 

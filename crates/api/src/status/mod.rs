@@ -13,7 +13,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::SerializeStru
 pub use reason::StatusReason;
 pub use response::GenericResponse;
 
-use crate::{Name, object::ListMeta};
+use crate::{
+    Name,
+    object::{ListMeta, nullable::value as nullable},
+};
 
 /// What [`Status::status`] is of a request that went well.
 pub const SUCCESS: Name = Name::from_static("Success");
@@ -104,11 +107,6 @@ fn str_is_empty(name: &Name) -> bool {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
 fn is_zero(n: &i32) -> bool {
     *n == 0
-}
-
-/// `null` is the same as nothing, as in Go.
-fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
-    Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 /// The metadata that every status has, mostly empty, is not worth a piece of memory.
