@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use bytes::{BufMut, BytesMut};
 
-use crate::{Key, KeyValue, Revision};
+use crate::{Key, KeyValue, ReadError, Revision};
 
 /// Which state a read wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,6 +17,26 @@ pub enum At {
     NotOlderThan(Revision),
     /// The state exactly as of this revision, the same whenever it is asked.
     Exactly(Revision),
+}
+
+impl At {
+    /// The revision to read of a store that stands at `current`, when no wait is left to do.
+    pub(crate) fn resolve(self, current: Revision, compacted: Revision) -> Result<Revision, ReadError> {
+        let (asked, exactly) = match self {
+            At::Present => return Ok(current),
+            At::NotOlderThan(asked) => (asked, false),
+            At::Exactly(asked) => (asked, true),
+        };
+        if asked > current {
+            Err(ReadError::TooNew { asked, current })
+        } else if !exactly {
+            Ok(current)
+        } else if asked < compacted {
+            Err(ReadError::Compacted { asked, compacted })
+        } else {
+            Ok(asked)
+        }
+    }
 }
 
 /// The answer to a `get`.

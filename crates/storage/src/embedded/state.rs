@@ -112,20 +112,7 @@ impl State {
 
     /// The revision that a read at `at` reads, when no wait is left to do.
     pub(super) fn resolve(&self, at: At) -> Result<Revision, ReadError> {
-        let (asked, exactly) = match at {
-            At::Present => return Ok(self.revision),
-            At::NotOlderThan(asked) => (asked, false),
-            At::Exactly(asked) => (asked, true),
-        };
-        if asked > self.revision {
-            Err(ReadError::TooNew { asked, current: self.revision })
-        } else if !exactly {
-            Ok(self.revision)
-        } else if asked < self.compacted {
-            Err(ReadError::Compacted { asked, compacted: self.compacted })
-        } else {
-            Ok(asked)
-        }
+        at.resolve(self.revision, self.compacted)
     }
 
     /// Puts a value under a key, or nothing, at the next revision or one that `revision` has reached already.

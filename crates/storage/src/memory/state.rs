@@ -71,20 +71,7 @@ impl State {
 
     /// The revision that a read at `at` reads, when no wait is left to do.
     pub(super) fn resolve(&self, at: At) -> Result<Revision, ReadError> {
-        let (asked, exactly) = match at {
-            At::Present => return Ok(self.revision),
-            At::NotOlderThan(asked) => (asked, false),
-            At::Exactly(asked) => (asked, true),
-        };
-        if asked > self.revision {
-            Err(ReadError::TooNew { asked, current: self.revision })
-        } else if !exactly {
-            Ok(self.revision)
-        } else if asked < self.compacted {
-            Err(ReadError::Compacted { asked, compacted: self.compacted })
-        } else {
-            Ok(asked)
-        }
+        at.resolve(self.revision, self.compacted)
     }
 
     /// What was under the key at a revision that `resolve` gave.
