@@ -6,11 +6,14 @@
 //! new cluster has by itself ([`bootstrap`]). What joins them, commits and sockets, is still to come; [`validation`]
 //! knows some kinds only.
 
+pub mod admission;
 pub mod authorization;
 mod base64;
 pub mod bootstrap;
 pub mod cache;
 pub mod discovery;
+pub mod http;
+pub mod objects;
 pub mod pretty;
 pub mod printers;
 pub mod registry;
