@@ -109,6 +109,45 @@ impl ResourceCache {
         Ok(find(&self.shared.current.read().unwrap_or_else(PoisonError::into_inner)))
     }
 
+    /// The object with this name as far as the cache has come, without waiting.
+    #[must_use]
+    pub fn peek(&self, namespace: &str, name: &str) -> Option<Arc<Object>> {
+        let current = self.shared.current.read().unwrap_or_else(PoisonError::into_inner);
+        let object = if namespace.is_empty() {
+            current.objects.get(name)
+        } else {
+            current.objects.get(format!("{namespace}/{name}").as_str())
+        };
+        object.filter(|object| object.namespace() == namespace && object.name() == name).cloned()
+    }
+
+    /// The objects of a namespace, or all if it is empty, as far as the cache has come, without waiting.
+    #[must_use]
+    pub fn peek_all(&self, namespace: &str) -> Vec<Arc<Object>> {
+        let snapshot = self.shared.current();
+        let namespace = (!namespace.is_empty()).then(|| namespace.into());
+        let query = ListQuery { namespace, ..ListQuery::default() };
+        list(&snapshot, snapshot.revision, &query, self.shared.resource.namespaced).items
+    }
+
+    /// Waits until the cache has seen what was committed as `revision`.
+    ///
+    /// # Errors
+    /// When it does not within the wait, or is shut down.
+    pub async fn follow(&self, revision: Revision) -> Result<(), CacheError> {
+        let mut reached = self.shared.reached.subscribe();
+        if *reached.borrow_and_update() >= revision {
+            return Ok(());
+        }
+        let options = &self.shared.options;
+        let arrival = reached.wait_for(|reached| *reached >= revision);
+        match race(arrival, options.clock.sleep(options.freshness_wait)).await {
+            Either::Left(Ok(_)) => Ok(()),
+            Either::Left(Err(_)) => Err(CacheError::Closed),
+            Either::Right(()) => Err(CacheError::Behind { wanted: revision, current: self.revision() }),
+        }
+    }
+
     /// The objects that are wanted, in the order of keys.
     ///
     /// # Errors

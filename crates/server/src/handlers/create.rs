@@ -1,0 +1,44 @@
+//! POST: a new object.
+
+use std::sync::Arc;
+
+use capstan_api::Status;
+
+use super::{
+    call::{Admitted, Call, meta, metadata_mut},
+    decode, write,
+};
+use crate::{admission::Operation, http::Response, request::WriteOptions};
+
+/// Fields that only the server fills in.
+const SYSTEM_FIELDS: [&str; 5] =
+    ["creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"];
+
+pub(crate) async fn create(call: &mut Call<'_>) -> Result<Response, Status> {
+    let form = call.form()?;
+    let options = WriteOptions::for_create(call.query)?;
+    let resource = Arc::clone(&call.resource);
+    let content_type = call.header(http::header::CONTENT_TYPE);
+    let (gvk, schema) = (&resource.gvk, &resource.schema);
+    let mut object =
+        decode::object(&call.body, content_type, gvk, schema, options.field_validation, &mut call.warnings)?;
+    let metadata = metadata_mut(&mut object);
+    SYSTEM_FIELDS.iter().for_each(|field| drop(metadata.remove(field)));
+    call.check_namespace(&mut object)?;
+    if !matches!(meta(&object, "resourceVersion"), "" | "0") {
+        return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
+    }
+    write::dedup_owners(call, &mut object, false);
+    let name = meta(&object, "name").to_owned();
+    call.admit(Admitted {
+        operation: Operation::Create,
+        name: &name,
+        object: Some(&mut object),
+        old: None,
+        dry_run: options.dry_run,
+        kind: None,
+    })?;
+    write::dedup_owners(call, &mut object, true);
+    let written = write::store_new(call, object, options.dry_run).await?;
+    form.object(&resource, 201, written.json, call.now())
+}

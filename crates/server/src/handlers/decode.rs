@@ -1,0 +1,194 @@
+//! From the body of a request to an object of the kind that the endpoint takes.
+
+use capstan_api::{
+    GroupVersion, GroupVersionKind, Map, Status, Str, Value, builtin,
+    codec::{self, Format, StrictErrors},
+    json::{self, Reader, Token},
+    schema::Schema,
+};
+
+use crate::request::{MediaType, body_media_type, negotiate::Protobuf, options::FieldValidation};
+
+/// Where upstream says that its scheme of built-in kinds was made.
+const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";
+
+/// How much of a body that cannot be read is shown.
+const SUMMARY_BYTES: usize = 30;
+
+/// Reads and defaults an object of `gvk`.
+///
+/// # Errors
+/// 415 for a form that nobody reads, 400 for what is not such an object.
+pub(crate) fn object(
+    body: &[u8],
+    content_type: &str,
+    gvk: &GroupVersionKind,
+    schema: &Schema,
+    validation: FieldValidation,
+    warnings: &mut Vec<String>,
+) -> Result<Map, Status> {
+    let format = match body_media_type(content_type, Protobuf::No)? {
+        MediaType::Yaml => Format::Yaml,
+        _ => Format::Json,
+    };
+    let (json, duplicates) = to_json(body, format).map_err(|error| unrecognized(gvk, &error, body))?;
+    let found = kind_of(&json).map_err(|error| unrecognized(gvk, &error, body))?;
+    let found = resolve(found, gvk).map_err(|error| unrecognized(gvk, &error, body))?;
+    let refuse = |error: &dyn std::fmt::Display| {
+        let (kind, version) = (&found.kind, found.version.as_str());
+        Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {}: {error}", gvk.kind))
+    };
+    if found != *gvk {
+        let Some(other) = builtin::schema(&found) else {
+            let version = found.api_version();
+            let kind = found.kind.as_str();
+            return Err(refuse(&format!(
+                "no kind {kind:?} is registered for version {version:?} in scheme {SCHEME:?}"
+            )));
+        };
+        other.decode(&json).map_err(|error| refuse(&error))?;
+        if found.kind != gvk.kind || found.group != gvk.group {
+            let from = format!("{}.{}", found.version, found.kind);
+            let to = format!("{}.{}", internal_package(&gvk.group), gvk.kind);
+            return Err(refuse(&format!("converting ({from}) to ({to}): unknown conversion")));
+        }
+        return Err(Status::bad_request(format!(
+            "the API version in the data ({}) does not match the expected API version ({})",
+            found.api_version(),
+            gvk.api_version()
+        )));
+    }
+    let mut decoded = schema.decode(&json).map_err(|error| refuse(&error))?;
+    decoded.strict.extend(duplicates);
+    strict(decoded.strict, validation, warnings).map_err(|error| refuse(&error))?;
+    Ok(finish(decoded.value, gvk, schema))
+}
+
+/// What an object of a kind has in any case: its kind, and what the server fills in.
+pub(crate) fn finish(mut value: Value, gvk: &GroupVersionKind, schema: &Schema) -> Map {
+    if !matches!(value, Value::Object(_)) {
+        value = Value::from(Map::new());
+    }
+    builtin::default(schema, &mut value);
+    let Value::Object(mut object) = value else { return Map::new() };
+    object.insert("kind", Str::from(gvk.kind.as_str()));
+    object.insert("apiVersion", gvk.api_version());
+    object
+}
+
+/// What is done about fields that the kind does not know.
+pub(crate) fn strict(
+    errors: StrictErrors,
+    validation: FieldValidation,
+    warnings: &mut Vec<String>,
+) -> Result<(), StrictErrors> {
+    match validation {
+        FieldValidation::Ignore => Ok(()),
+        FieldValidation::Warn => {
+            warnings.extend(errors.as_slice().iter().map(ToString::to_string));
+            Ok(())
+        }
+        FieldValidation::Strict => errors.into_result(),
+    }
+}
+
+fn to_json(body: &[u8], format: Format) -> Result<(Vec<u8>, StrictErrors), String> {
+    match format {
+        Format::Json => Ok((body.to_vec(), StrictErrors::default())),
+        Format::Yaml => {
+            let (value, duplicates) = codec::decode_strict(body, format).map_err(|error| error.to_string())?;
+            Ok((json::to_string(&value).into_bytes(), duplicates))
+        }
+    }
+}
+
+/// The kind and the version that the text claims, as they are.
+fn kind_of(text: &[u8]) -> Result<(Str, Str), String> {
+    let prefix = |error: String| format!("couldn't get version/kind; json parse error: {error}");
+    let mut reader = Reader::new(text);
+    let (mut kind, mut api_version) = (Str::default(), Str::default());
+    let step = |error: json::Error| prefix(error.to_string());
+    match reader.next().map_err(step)? {
+        Token::BeginObject => {}
+        Token::Null => return Ok((kind, api_version)),
+        token => {
+            let what = match token {
+                Token::BeginArray => "array",
+                Token::String(_) => "string",
+                Token::Bool(_) => "bool",
+                _ => "number",
+            };
+            reader.check_rest().map_err(step)?;
+            let ty = "struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }";
+            return Err(prefix(format!("json: cannot unmarshal {what} into Go value of type {ty}")));
+        }
+    }
+    loop {
+        match reader.next().map_err(step)? {
+            Token::Key(key) => {
+                let place = match &*key {
+                    "kind" => Some((&mut kind, "kind")),
+                    "apiVersion" => Some((&mut api_version, "apiVersion")),
+                    _ => None,
+                };
+                let raw = reader.skip().map_err(step)?;
+                let Some((place, name)) = place else { continue };
+                let what = match Reader::new(raw).next() {
+                    Ok(Token::String(text)) => {
+                        *place = Str::from(&*text);
+                        continue;
+                    }
+                    Ok(Token::Null) => continue,
+                    Ok(Token::BeginArray) => "array",
+                    Ok(Token::BeginObject) => "object",
+                    Ok(Token::Bool(_)) => "bool",
+                    _ => "number",
+                };
+                reader.check_rest().map_err(step)?;
+                return Err(prefix(format!(
+                    "json: cannot unmarshal {what} into Go struct field .{name} of type string"
+                )));
+            }
+            Token::EndObject => break,
+            _ => {}
+        }
+    }
+    reader.check_rest().map_err(step)?;
+    Ok((kind, api_version))
+}
+
+/// What is not said is what the endpoint takes.
+fn resolve((kind, api_version): (Str, Str), expected: &GroupVersionKind) -> Result<GroupVersionKind, String> {
+    let group_version: GroupVersion = match &*api_version {
+        "" => expected.group_version(),
+        text if text.matches('/').count() > 1 => return Err(format!("unexpected GroupVersion string: {text}")),
+        text => {
+            let gvk = GroupVersionKind::from_api_version_and_kind(text, "");
+            gvk.group_version()
+        }
+    };
+    let kind = if kind.is_empty() { expected.kind.as_str() } else { &*kind };
+    Ok(group_version.with_kind(capstan_api::Name::from(kind)))
+}
+
+fn unrecognized(gvk: &GroupVersionKind, error: &str, body: &[u8]) -> Status {
+    let shown = &body[..body.len().min(SUMMARY_BYTES)];
+    let mut summary = match body.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => String::from_utf8_lossy(shown).into_owned(),
+        Some(_) => shown.iter().map(|byte| format!("{byte:02x}")).collect(),
+    };
+    if body.len() > SUMMARY_BYTES {
+        summary.push_str(" ...");
+    }
+    let kind = &gvk.kind;
+    Status::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {error} ({summary})"))
+}
+
+/// The Go package of a group's internal types, which some refusals name.
+pub(crate) fn internal_package(group: &str) -> &str {
+    match group.split('.').next().unwrap_or_default() {
+        "" => "core",
+        first => first,
+    }
+}

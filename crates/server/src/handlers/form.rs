@@ -1,0 +1,296 @@
+//! How an answer looks: the object, its table or its metadata; JSON or YAML; for programs or for people.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use bytes::Bytes;
+use capstan_api::{
+    Map, Status, Time, Value,
+    json::{Reader, Token},
+    list::{List, Part},
+    object::ListMeta,
+    partial::{self, PARTIAL_OBJECT_METADATA_LIST},
+    table::{IncludeObject, Table, TableColumnDefinition, TableRow},
+    value, yaml,
+};
+use http::{HeaderValue, StatusCode, header};
+
+use crate::{
+    cache::Object,
+    http::{Body, Response},
+    pretty, printers,
+    registry::{Resource, encode, live},
+    request::{
+        Endpoint, MediaType, Negotiated, Query, Transform,
+        negotiate::{Protobuf, Serves, is_pretty},
+        options::table_options,
+    },
+};
+
+/// The form of an answer, as it was agreed on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Form {
+    pub(crate) negotiated: Negotiated,
+    pretty: bool,
+    include: IncludeObject,
+}
+
+/// What of a request settles the form of its answer.
+#[derive(Clone, Copy)]
+pub(crate) struct Wishes<'a> {
+    pub(crate) accept: &'a str,
+    pub(crate) user_agent: &'a str,
+    pub(crate) raw_query: &'a str,
+    pub(crate) query: &'a Query<'a>,
+}
+
+impl Form {
+    /// Compact JSON.
+    pub(crate) const JSON: Form = Form {
+        negotiated: Negotiated { media_type: MediaType::Json, transform: None, pretty: false },
+        pretty: false,
+        include: IncludeObject::Metadata,
+    };
+
+    /// Agrees on the form of objects.
+    ///
+    /// # Errors
+    /// 406 when there is none that both know, 400 for wrong options of a table.
+    pub(crate) fn negotiate(wishes: Wishes<'_>, tables: bool, watch: bool) -> Result<Form, Status> {
+        let endpoint = Endpoint { protobuf: Protobuf::No, serves: Serves::Objects { tables }, streams: tables };
+        endpoint.check_accept(wishes.accept)?;
+        let negotiated =
+            if watch { endpoint.negotiate_stream(wishes.accept)? } else { endpoint.negotiate(wishes.accept)? };
+        let include = match negotiated.transform {
+            Some(Transform::Table(_)) => table_options(wishes.query)?,
+            _ => IncludeObject::Metadata,
+        };
+        let pretty = negotiated.pretty || is_pretty(wishes.raw_query, wishes.query, wishes.user_agent);
+        Ok(Form { negotiated, pretty, include })
+    }
+
+    /// The form of what is not made into tables: errors and documents. Who can agree on nothing gets JSON.
+    pub(crate) fn plain(wishes: Wishes<'_>) -> Form {
+        let endpoint = Endpoint { protobuf: Protobuf::No, serves: Serves::Documents, streams: false };
+        let json = Negotiated { media_type: MediaType::Json, transform: None, pretty: false };
+        let negotiated = endpoint.negotiate(wishes.accept).unwrap_or(json);
+        let pretty = negotiated.pretty || is_pretty(wishes.raw_query, wishes.query, wishes.user_agent);
+        Form { negotiated, pretty, include: IncludeObject::Metadata }
+    }
+
+    /// An answer of JSON that is whole, in the form agreed on.
+    pub(crate) fn write(self, code: u16, json: Bytes) -> Response {
+        let body = match self.negotiated.media_type {
+            MediaType::Yaml => match capstan_api::json::parse(&json) {
+                Ok(value) => Body::from(yaml::to_string(&value)),
+                Err(_) => Body::from(json),
+            },
+            _ if self.pretty => {
+                let mut text = pretty::indent(&json);
+                if text.last() != Some(&b'\n') {
+                    text.push(b'\n');
+                }
+                Body::from(text)
+            }
+            _ => Body::Slices(VecDeque::from([json, Bytes::from_static(b"\n")])),
+        };
+        answer(code, &self.negotiated.content_type(), body)
+    }
+
+    /// A status, which is never made into anything else.
+    pub(crate) fn status(self, status: &Status) -> Response {
+        let value = value::to_value(status).unwrap_or_default();
+        let json = value.as_object().map(encode).unwrap_or_default();
+        let mut response = self.write(u16::try_from(status.code).unwrap_or(500), json.into());
+        if let Some(seconds) = status.suggests_client_delay() {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+
+    /// What is said of a request that went well and has no object to show.
+    pub(crate) fn success(self, status: &Status) -> Response {
+        let value = value::to_value(status).unwrap_or_default();
+        self.write(200, value.as_object().map(encode).unwrap_or_default().into())
+    }
+
+    /// One object, given as its whole JSON in the version asked for.
+    pub(crate) fn object(self, resource: &Resource, code: u16, json: Bytes, now: Time) -> Result<Response, Status> {
+        let json = self.shape(resource, json, now, true)?;
+        Ok(self.write(code, json))
+    }
+
+    /// What is made of an object; `columns` says whether a table gets its head.
+    pub(crate) fn shape(self, resource: &Resource, json: Bytes, now: Time, columns: bool) -> Result<Bytes, Status> {
+        match self.negotiated.transform {
+            None | Some(Transform::AggregatedDiscovery) => Ok(json),
+            Some(Transform::PartialObjectMetadata(_)) => Ok(partial_of(&json)),
+            Some(Transform::PartialObjectMetadataList(_)) => {
+                let words = format!(
+                    "you requested PartialObjectMetadataList, but the requested object is not a list (*{}.{})",
+                    go_package(resource),
+                    resource.gvk.kind
+                );
+                Err(not_acceptable(words))
+            }
+            Some(Transform::Table(_)) => {
+                let object = live::parse(&json)?;
+                let version = object.get("metadata").and_then(|metadata| metadata.get("resourceVersion"));
+                let resource_version = version.and_then(Value::as_str).unwrap_or_default().to_owned();
+                let table = Table {
+                    metadata: ListMeta { resource_version, ..ListMeta::default() },
+                    column_definitions: columns.then(|| column_definitions(resource)),
+                    rows: vec![self.row(resource, &object, json, now)],
+                };
+                let mut out = Vec::new();
+                table.render(&mut out);
+                Ok(out.into())
+            }
+        }
+    }
+
+    fn row(self, resource: &Resource, object: &Map, json: Bytes, now: Time) -> TableRow<Bytes> {
+        let row = printers::cells(resource.row, object, now);
+        let object = match self.include {
+            IncludeObject::None => None,
+            IncludeObject::Object => Some(json),
+            IncludeObject::Metadata => Some(partial_of(&json)),
+        };
+        TableRow { cells: row.cells, conditions: row.conditions, object }
+    }
+
+    /// A list of stored objects.
+    pub(crate) fn list(
+        self,
+        resource: &Resource,
+        metadata: ListMeta,
+        items: Vec<Arc<Object>>,
+        now: Time,
+    ) -> Result<Response, Status> {
+        let items = items.into_iter().map(|item| in_version(resource, &item));
+        match self.negotiated.transform {
+            None | Some(Transform::AggregatedDiscovery) => {
+                let items = items.collect::<Result<Vec<_>, _>>()?;
+                let head = type_head(resource);
+                let items = items.into_iter().map(|json| without_type(json, &head));
+                let mut slices = VecDeque::new();
+                for part in (List { gvk: resource.list_gvk.clone(), metadata, items }).into_parts() {
+                    match part {
+                        Part::Head(head) => slices.push_back(head.into()),
+                        Part::Fixed(fixed) => slices.push_back(Bytes::from_static(fixed)),
+                        Part::Item((brace, json)) => slices.extend(brace.into_iter().chain([json])),
+                    }
+                }
+                Ok(self.write_slices(200, slices))
+            }
+            Some(Transform::PartialObjectMetadata(_)) => {
+                let words = format!(
+                    "you requested PartialObjectMetadata, but the requested object is of kind list (*{}.{})",
+                    go_package(resource),
+                    resource.list_gvk.kind
+                );
+                Err(not_acceptable(words))
+            }
+            Some(Transform::PartialObjectMetadataList(_)) => {
+                let items = items.map(|json| json.map(|json| partial_of(&json))).collect::<Result<Vec<_>, _>>()?;
+                let mut out = Vec::new();
+                List { gvk: PARTIAL_OBJECT_METADATA_LIST, metadata, items }.render(&mut out);
+                Ok(self.write(200, out.into()))
+            }
+            Some(Transform::Table(_)) => {
+                let mut rows = Vec::with_capacity(items.len());
+                for json in items {
+                    let json = json?;
+                    rows.push(self.row(resource, &live::parse(&json)?, json, now));
+                }
+                let table = Table { metadata, column_definitions: Some(column_definitions(resource)), rows };
+                let mut out = Vec::new();
+                table.render(&mut out);
+                Ok(self.write(200, out.into()))
+            }
+        }
+    }
+
+    fn write_slices(self, code: u16, mut slices: VecDeque<Bytes>) -> Response {
+        if self.pretty || self.negotiated.media_type != MediaType::Json {
+            let whole: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+            return self.write(code, whole.into());
+        }
+        slices.push_back(Bytes::from_static(b"\n"));
+        answer(code, &self.negotiated.content_type(), Body::Slices(slices))
+    }
+}
+
+/// An answer that nobody may keep.
+pub(crate) fn answer(code: u16, content_type: &str, body: Body) -> Response {
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    if let Ok(content_type) = HeaderValue::from_str(content_type) {
+        headers.insert(header::CONTENT_TYPE, content_type);
+    }
+    response
+}
+
+fn not_acceptable(message: String) -> Status {
+    let reason = capstan_api::status::StatusReason::NotAcceptable;
+    Status { status: capstan_api::status::FAILURE, code: reason.code(), reason, message, ..Status::default() }
+}
+
+/// A stored object's JSON in the version that the resource is served in.
+pub(crate) fn in_version(resource: &Resource, object: &Object) -> Result<Bytes, Status> {
+    if !resource.converts() {
+        return Ok(object.json.clone());
+    }
+    Ok(encode(&super::from_storage(resource, live::parse(&object.json)?)).into())
+}
+
+fn column_definitions(resource: &Resource) -> Vec<TableColumnDefinition> {
+    let define = |column: &capstan_api::builtin::Column| TableColumnDefinition {
+        name: column.name.to_owned(),
+        column_type: column.ty.to_owned(),
+        format: column.format.to_owned(),
+        description: String::new(),
+        priority: column.priority,
+    };
+    resource.row.columns.iter().map(define).collect()
+}
+
+fn partial_of(json: &[u8]) -> Bytes {
+    let mut out = Vec::new();
+    partial::render(metadata_of(json).unwrap_or(b"{}"), &mut out);
+    out.into()
+}
+
+/// The text of the metadata.
+fn metadata_of(json: &[u8]) -> Option<&[u8]> {
+    let mut reader = Reader::new(json);
+    reader.next().ok()?;
+    loop {
+        match reader.next().ok()? {
+            Token::Key(key) if key == "metadata" => return reader.skip().ok(),
+            Token::Key(_) => drop(reader.skip().ok()?),
+            _ => return None,
+        }
+    }
+}
+
+/// What the JSON of every object of a built-in kind begins with, which items of a list leave out.
+fn type_head(resource: &Resource) -> Vec<u8> {
+    format!(r#"{{"kind":"{}","apiVersion":"{}","#, resource.gvk.kind, resource.gvk.api_version()).into_bytes()
+}
+
+/// An item of a list: the brace that replaces the head, and the rest.
+fn without_type(json: Bytes, head: &[u8]) -> (Option<Bytes>, Bytes) {
+    if json.starts_with(head) {
+        return (Some(Bytes::from_static(b"{")), json.slice(head.len()..));
+    }
+    let Ok(mut object) = live::parse(&json) else { return (None, json) };
+    object.remove("kind");
+    object.remove("apiVersion");
+    (None, encode(&object).into())
+}
+
+fn go_package(resource: &Resource) -> &str {
+    super::decode::internal_package(&resource.gvk.group)
+}

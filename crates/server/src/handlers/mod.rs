@@ -1,0 +1,68 @@
+//! The verbs: what is done with a request once it is known what it asks, who asks, and that it is allowed.
+//!
+//! One road for every kind. Reads answer from the cache ([`read`], [`watch`]); writes decode, admit, prepare, validate
+//! and commit ([`write`], [`create`], [`update`], [`delete`]). Kinds that are answered and not stored, and subresources
+//! that are more than a part of their object, have a few lines each.
+
+pub(crate) mod call;
+pub(crate) mod create;
+pub(crate) mod decode;
+pub(crate) mod delete;
+pub(crate) mod form;
+pub(crate) mod patch;
+pub(crate) mod read;
+pub(crate) mod update;
+pub(crate) mod watch;
+pub(crate) mod write;
+
+use capstan_api::{Map, Status};
+
+use self::call::Call;
+use crate::{http::Response, registry::Resource};
+
+/// The stored form of an object in the version that is asked for.
+pub(crate) fn from_storage(_resource: &Resource, object: Map) -> Map {
+    object
+}
+
+/// The form of an object that is stored.
+pub(crate) fn to_storage(_resource: &Resource, object: Map) -> Map {
+    object
+}
+
+/// Answers a request for a resource that exists and that the user may make.
+///
+/// # Errors
+/// What the client is told instead.
+pub(crate) async fn dispatch(call: &mut Call<'_>) -> Result<Response, Status> {
+    let (verb, subresource) = (call.info.verb.clone(), call.info.subresource.clone());
+    let resource = std::sync::Arc::clone(&call.resource);
+    if !resource.has_verb(&subresource, &verb) {
+        return Err(not_allowed(call, &verb));
+    }
+    match &*verb {
+        "get" => read::get(call).await,
+        "list" => read::list(call).await,
+        "watch" => watch::watch(call).await,
+        "create" => create::create(call).await,
+        "update" => update::update(call).await,
+        "patch" => patch::patch(call).await,
+        "delete" => delete::delete(call).await,
+        "deletecollection" => delete::delete_collection(call).await,
+        _ => Err(not_allowed(call, &verb)),
+    }
+}
+
+/// 405, as upstream's router says it.
+fn not_allowed(_call: &Call<'_>, _verb: &str) -> Status {
+    let message = "the server does not allow this method on the requested resource".to_owned();
+    let reason = capstan_api::status::StatusReason::MethodNotAllowed;
+    Status {
+        status: capstan_api::status::FAILURE,
+        code: 405,
+        reason,
+        message,
+        details: Some(Box::default()),
+        ..Status::default()
+    }
+}

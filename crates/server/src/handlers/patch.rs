@@ -1,0 +1,139 @@
+//! PATCH: what is to change of the object.
+
+use std::sync::Arc;
+
+use capstan_api::{
+    GroupKind, Map, Status, Value,
+    codec::{self, Format, StrictErrors},
+    field::{Error, Path},
+    json,
+    patch::{json_patch, merge, strategic},
+    status::GenericResponse,
+};
+
+use super::{
+    call::{Call, ensure_namespace},
+    decode,
+    update::{admitted, check_object_name},
+    write::{self, Change},
+};
+use crate::{
+    http::Response,
+    request::{PatchOptions, PatchType, info::check_name, options::FieldValidation},
+};
+
+/// The most operations of a JSON patch.
+const MAX_OPERATIONS: usize = 10_000;
+
+/// A patch that has been read.
+enum Patch {
+    Json(json_patch::JsonPatch),
+    Merge(Value),
+    Strategic(Map),
+}
+
+pub(crate) async fn patch(call: &mut Call<'_>) -> Result<Response, Status> {
+    let patch_type = PatchType::parse(call.header(http::header::CONTENT_TYPE))?;
+    let form = call.form()?;
+    let name = call.info.name.clone();
+    check_name(call.resource.namespaced, call.namespace(), &name)?;
+    let options = PatchOptions::parse(call.query, patch_type)?.write;
+    let resource = Arc::clone(&call.resource);
+    let validation = options.field_validation;
+    let (patch, duplicates) = read(&call.body, patch_type, validation)?;
+    // Warnings are given once, however often the patch is applied.
+    let before = call.warnings.len();
+    let mut make = |call: &mut Call<'_>, old: Option<&Map>| {
+        call.warnings.truncate(before);
+        let Some(old) = old else { return Err(super::read::not_found(&call.resource, &name)) };
+        let mut object = apply(call, &patch, old, duplicates.clone(), validation)?;
+        ensure_namespace(call.namespace(), &mut object)?;
+        check_object_name(&object, &name)?;
+        admitted(call, object, Some(old), &name, options.dry_run)
+    };
+    let change = Change { name: &name, dry_run: options.dry_run, create: false, make: &mut make };
+    let written = write::change(call, change).await?;
+    form.object(&resource, if written.created { 201 } else { 200 }, written.json, call.now())
+}
+
+fn read(body: &[u8], ty: PatchType, validation: FieldValidation) -> Result<(Patch, StrictErrors), Status> {
+    let strict = validation != FieldValidation::Ignore;
+    let bad = |error: &dyn std::fmt::Display| {
+        let prefix = if strict && ty != PatchType::StrategicMerge { "error decoding patch: " } else { "" };
+        Status::bad_request(format!("{prefix}{error}"))
+    };
+    let (value, duplicates) = codec::decode_strict(body, Format::Json).map_err(|error| bad(&error))?;
+    let duplicates = if strict { duplicates } else { StrictErrors::default() };
+    let go_map = |value: &Value| {
+        let what = value.type_name();
+        bad(&format!("json: cannot unmarshal {what} into Go value of type map[string]interface {{}}"))
+    };
+    let patch = match ty {
+        PatchType::Json => {
+            let patch = json_patch::JsonPatch::from_value(value).map_err(|error| bad(&error))?;
+            if patch.len() > MAX_OPERATIONS {
+                return Err(Status::request_entity_too_large(format!(
+                    "The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
+                    patch.len()
+                )));
+            }
+            Patch::Json(patch)
+        }
+        PatchType::Merge => match value {
+            Value::Object(_) | Value::Null => Patch::Merge(value),
+            other if strict => return Err(go_map(&other)),
+            other => Patch::Merge(other),
+        },
+        PatchType::StrategicMerge => match value {
+            Value::Object(map) => Patch::Strategic(map),
+            Value::Null => Patch::Strategic(Map::new()),
+            other => return Err(go_map(&other)),
+        },
+        PatchType::Apply => return Err(Status::unsupported_media_type(&[])),
+    };
+    Ok((patch, duplicates))
+}
+
+fn apply(
+    call: &mut Call<'_>,
+    patch: &Patch,
+    old: &Map,
+    mut strict: StrictErrors,
+    validation: FieldValidation,
+) -> Result<Map, Status> {
+    let resource = Arc::clone(&call.resource);
+    let (gvk, schema) = (&resource.gvk, &resource.schema);
+    let patched = match patch {
+        Patch::Json(patch) => patch.apply(Value::Object(old.clone())).map_err(|error| {
+            let server_message = &*error.to_string();
+            Status::from(GenericResponse { code: 422, server_message, ..GenericResponse::default() })
+        })?,
+        Patch::Merge(patch) => merge::apply(Value::Object(old.clone()), patch.clone())
+            .map_err(|error| Status::bad_request(error.to_string()))?,
+        Patch::Strategic(patch) => Value::Object(
+            strategic::apply(old.clone(), patch.clone(), schema.root())
+                .map_err(|error| strategic_error(&error))?,
+        ),
+    };
+    let text = json::to_string(&patched);
+    let invalid = |error: &dyn std::fmt::Display| {
+        let error = Error::invalid(Path::new("patch"), text.clone(), error.to_string());
+        Status::invalid(&GroupKind::new("", ""), "", &vec![error])
+    };
+    let decoded = schema.decode(text.as_bytes()).map_err(|error| invalid(&error))?;
+    strict.extend(decoded.strict);
+    decode::strict(strict, validation, &mut call.warnings).map_err(|errors| invalid(&errors))?;
+    Ok(decode::finish(decoded.value, gvk, schema))
+}
+
+fn strategic_error(error: &strategic::Error) -> Status {
+    use strategic::Error::{ListOfLists, PrimitiveList, RetainKeys, SetElementOrder};
+    match error {
+        PrimitiveList | RetainKeys | SetElementOrder => Status::bad_request(error.to_string()),
+        ListOfLists => {
+            let server_message = &*error.to_string();
+            GenericResponse { code: 422, server_message, ..GenericResponse::default() }.into()
+        }
+        other => Status::unknown(other.to_string()),
+    }
+}

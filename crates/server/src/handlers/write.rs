@@ -1,0 +1,391 @@
+//! What all writes share: from an object that was asked for to one that is stored.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use capstan_api::{Map, Status, Value};
+use capstan_storage::{Op, Revision};
+
+use super::{
+    call::{Admitted, Call, meta, metadata_mut},
+    from_storage, to_storage,
+};
+use crate::{
+    admission::Operation,
+    authorization::{UserInfo, forbidden, rbac},
+    cache::Object,
+    registry::{
+        self, Requester, encode,
+        live::{Refused, parse},
+    },
+    validation, warnings,
+};
+
+/// How often a write is tried again when others write the same object.
+const MAX_ATTEMPTS: usize = 100;
+
+/// How often a name is made up before the client is told that all are taken.
+const MAX_NAMES: usize = 8;
+
+/// How much of a `generateName` a name begins with.
+const MAX_GENERATED_NAME_PREFIX: usize = 58;
+
+/// How many letters are made up for a name.
+const NAME_SUFFIX: usize = 5;
+
+/// What a write has led to: the object as it is now, in the version asked for.
+pub(crate) struct Written {
+    /// Its JSON.
+    pub(crate) json: Bytes,
+    /// It was not there before.
+    pub(crate) created: bool,
+}
+
+/// The object as it is stored, in the version asked for.
+pub(crate) struct Current {
+    pub(crate) object: Map,
+    pub(crate) revision: Revision,
+}
+
+impl Current {
+    pub(crate) fn of(call: &Call<'_>, object: &Object) -> Result<Self, Status> {
+        let parsed = parse(&object.json)?;
+        Ok(Current { object: from_storage(&call.resource, parsed), revision: object.revision })
+    }
+}
+
+/// The JSON of an object at a revision, in the version asked for.
+pub(crate) fn answer_json(call: &Call<'_>, mut object: Map, revision: Option<Revision>) -> Bytes {
+    let stored = from_storage(&call.resource, std::mem::take(&mut object));
+    let mut object = stored;
+    match revision {
+        Some(revision) => drop(metadata_mut(&mut object).insert("resourceVersion", revision.to_string())),
+        None => drop(metadata_mut(&mut object).remove("resourceVersion")),
+    }
+    encode(&object).into()
+}
+
+/// What is stored: the object in its stored version, without the version number, which the store knows.
+fn storable(call: &Call<'_>, object: Map) -> Map {
+    let mut object = to_storage(&call.resource, object);
+    metadata_mut(&mut object).remove("resourceVersion");
+    object
+}
+
+/// Stores a new object, which has been admitted.
+pub(crate) async fn store_new(call: &mut Call<'_>, object: Map, dry_run: bool) -> Result<Written, Status> {
+    let stored = call.stored()?;
+    let generated = meta(&object, "name").is_empty() && !meta(&object, "generateName").is_empty();
+    let group_resource = call.resource.gvr.group_resource();
+    for attempt in 1.. {
+        let mut object = object.clone();
+        if generated {
+            let name = generate_name(call, meta(&object, "generateName"));
+            metadata_mut(&mut object).insert("name", name);
+        }
+        let (object, mut effects) = prepare_new(call, object, dry_run)?;
+        let name = meta(&object, "name").to_owned();
+        let namespace = call.namespace();
+        let exists = || {
+            if generated {
+                Status::generate_name_conflict(&group_resource, &name, 1)
+            } else {
+                Status::already_exists(&group_resource, &name)
+            }
+        };
+        let object = storable(call, object);
+        if dry_run {
+            if stored.cache.peek(namespace, &name).is_some() {
+                return Err(exists());
+            }
+            return Ok(Written { json: answer_json(call, object, None), created: true });
+        }
+        let mut op = Op::create(stored.key(namespace, &name), encode(&object));
+        if let Some(ttl) = stored.ttl {
+            op = op.expiring(ttl);
+        }
+        let mut ops = vec![op];
+        ops.append(&mut effects.ops);
+        let touched = effects.touched(&stored);
+        match call.server.registry.commit(ops, &touched).await {
+            Ok(revision) => {
+                effects.keep();
+                return Ok(Written { json: answer_json(call, object, Some(revision)), created: true });
+            }
+            Err(Refused::Conflict(conflict)) if conflict.failed.iter().any(|failed| failed.index == 0) => {
+                if !generated || attempt >= MAX_NAMES {
+                    return Err(exists());
+                }
+            }
+            // What goes with the object, such as a quota, was changed by somebody else.
+            Err(Refused::Conflict(_)) if attempt < MAX_ATTEMPTS => {}
+            Err(Refused::Conflict(conflict)) => return Err(Status::conflict(&group_resource, &name, conflict)),
+            Err(Refused::Status(status)) => return Err(status),
+        }
+    }
+    Err(Status::internal_error("no attempt was made"))
+}
+
+fn generate_name(call: &Call<'_>, base: &str) -> String {
+    let mut end = base.len().min(MAX_GENERATED_NAME_PREFIX);
+    while !base.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}{}", &base[..end], call.server.registry.ids.suffix(NAME_SUFFIX))
+}
+
+/// What is committed with an object.
+#[derive(Default)]
+pub(crate) struct Effects {
+    pub(crate) ops: Vec<Op>,
+    pub(crate) also: Vec<Arc<registry::Stored>>,
+}
+
+impl Effects {
+    /// Whose reads must see the commit.
+    pub(crate) fn touched<'s>(&'s self, stored: &'s registry::Stored) -> Vec<&'s registry::Stored> {
+        std::iter::once(stored).chain(self.also.iter().map(|also| &**also)).collect()
+    }
+
+    /// The commit has happened.
+    pub(crate) fn keep(self) {}
+}
+
+/// From an admitted object to one that can be stored: strategy, validation, and those who may refuse it.
+fn prepare_new(call: &mut Call<'_>, mut object: Map, dry_run: bool) -> Result<(Map, Effects), Status> {
+    let stored = call.stored()?;
+    let resource = Arc::clone(&call.resource);
+    check_escalation(call, &object, None)?;
+    call.check_namespace(&mut object)?;
+    let (uid, now) = (call.server.registry.ids.uid(), call.now());
+    registry::prepare_for_create(stored.strategy, &mut object, &uid, now);
+    if stored.strategy.resource == "certificatesigningrequests" {
+        requested_by(&mut object, call.user);
+    }
+    let name = meta(&object, "name").to_owned();
+    let errors = validation::validate_create(&resource.gvk, &object);
+    if !errors.is_empty() {
+        return Err(Status::invalid(&resource.gvk.group_kind(), &name, &errors));
+    }
+    call.warnings.extend(warnings::warnings_on_create(&resource.gvk, &object));
+    let effects = effects(call, &mut object, None, dry_run)?;
+    call.validate(Admitted {
+        operation: Operation::Create,
+        name: &name,
+        object: Some(&mut object),
+        old: None,
+        dry_run,
+        kind: None,
+    })?;
+    Ok((object, effects))
+}
+
+/// What is allocated for an object and what counts it.
+fn effects(_call: &mut Call<'_>, _object: &mut Map, _old: Option<&Map>, _dry_run: bool) -> Result<Effects, Status> {
+    Ok(Effects::default())
+}
+
+fn requested_by(object: &mut Map, user: &UserInfo) {
+    let groups: Vec<String> = user.groups.iter().map(ToString::to_string).collect();
+    let text = |values: &Vec<capstan_api::Str>| values.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let extra: Vec<_> = user.extra.iter().map(|(key, values)| (key.to_string(), text(values))).collect();
+    let requester = Requester { username: &user.name, uid: &user.uid, groups: &groups, extra: &extra };
+    registry::set_requester(object, &requester);
+}
+
+/// Nobody gives more than they have.
+fn check_escalation(call: &Call<'_>, object: &Map, old: Option<&Map>) -> Result<(), Status> {
+    let gvr = &call.resource.gvr;
+    if gvr.group != *rbac::GROUP {
+        return Ok(());
+    }
+    let Some(kind) = rbac::RbacKind::from_kind(&call.resource.gvk.kind) else { return Ok(()) };
+    let name = meta(object, "name");
+    let attributes = call.attributes(&call.info.verb, name);
+    let (object, old) = (Value::Object(object.clone()), old.cloned().map(Value::Object));
+    let snapshot = call.server.rbac.snapshot();
+    let authorizer = &*call.server.authorizer;
+    match kind {
+        rbac::RbacKind::Role | rbac::RbacKind::ClusterRole => {
+            rbac::check_role(authorizer, &snapshot, kind, &attributes, &object, old.as_ref())
+        }
+        _ => rbac::check_binding(authorizer, &snapshot, kind, &attributes, &object, old.as_ref()),
+    }
+}
+
+/// A write to an object that may exist, in the way of PUT and PATCH.
+pub(crate) struct Change<'f> {
+    /// The name of the object.
+    pub(crate) name: &'f str,
+    /// Nothing is written.
+    pub(crate) dry_run: bool,
+    /// It is created if it is not there, whatever the kind says.
+    pub(crate) create: bool,
+    /// Makes the new object out of the present one.
+    pub(crate) make: &'f mut (dyn FnMut(&mut Call<'_>, Option<&Map>) -> Result<Map, Status> + Send),
+}
+
+/// Changes an object, again and again until nobody else did in between.
+pub(crate) async fn change(call: &mut Call<'_>, change: Change<'_>) -> Result<Written, Status> {
+    let Change { name, dry_run, create, make } = change;
+    let stored = call.stored()?;
+    let resource = Arc::clone(&call.resource);
+    let group_resource = resource.gvr.group_resource();
+    let subresource = call.info.subresource.clone();
+    let namespace = call.namespace();
+    let may_create = (stored.strategy.allow_create_on_update && subresource.is_empty()) || create;
+    for attempt in 1..=MAX_ATTEMPTS {
+        let current = match stored.cache.peek(namespace, name) {
+            Some(object) => Some(Current::of(call, &object)?),
+            None => None,
+        };
+        let Some(Current { object: old, revision }) = current else {
+            if !may_create {
+                return Err(super::read::not_found(&resource, name));
+            }
+            let object = make(call, None)?;
+            let decision = call.server.authorizer.authorize(&call.attributes("create", name));
+            if !decision.is_allowed() {
+                return Err(forbidden(&call.attributes("create", name), decision.reason()));
+            }
+            match store_new(call, object, dry_run).await {
+                Err(status) if status.is_already_exists() && attempt < MAX_ATTEMPTS => continue,
+                other => return other,
+            }
+        };
+        let mut new = make(call, Some(&old))?;
+        check_version(call, stored.strategy.allow_unconditional_update, &new, &old, name)?;
+        check_escalation(call, &new, Some(&old))?;
+        call.check_namespace(&mut new)?;
+        let now = call.now();
+        registry::prepare_for_update(stored.strategy, &subresource, &mut new, &old, now);
+        metadata_mut(&mut new).insert("resourceVersion", revision.to_string());
+        let errors = validation::validate_update(&resource.gvk, &new, &old);
+        if !errors.is_empty() {
+            return Err(Status::invalid(&resource.gvk.group_kind(), name, &errors));
+        }
+        if subresource.is_empty() {
+            call.warnings.extend(warnings::warnings_on_update(&resource.gvk, &new, &old));
+        }
+        let mut effects = effects(call, &mut new, Some(&old), dry_run)?;
+        call.validate(Admitted {
+            operation: Operation::Update,
+            name,
+            object: Some(&mut new),
+            old: Some(&old),
+            dry_run,
+            kind: None,
+        })?;
+        let gone = is_finished(&new, &old);
+        if !gone && registry::is_unchanged(&new, &old) {
+            return Ok(Written { json: encode(&old).into(), created: false });
+        }
+        if dry_run {
+            return Ok(Written { json: encode(&new).into(), created: false });
+        }
+        let key = stored.key(namespace, name);
+        let object = storable(call, new);
+        let op = if gone { Op::delete(key).expecting(revision) } else { Op::update(key, encode(&object), revision) };
+        let op = match stored.ttl {
+            Some(ttl) if !gone => op.expiring(ttl),
+            _ => op,
+        };
+        let mut ops = vec![op];
+        ops.append(&mut effects.ops);
+        let touched = effects.touched(&stored);
+        match call.server.registry.commit(ops, &touched).await {
+            Ok(revision) => {
+                effects.keep();
+                return Ok(Written { json: answer_json(call, object, Some(revision)), created: false });
+            }
+            Err(Refused::Conflict(conflict)) => stored
+                .cache
+                .follow(conflict.revision)
+                .await
+                .map_err(registry::live::cache_status)?,
+            Err(Refused::Status(status)) => return Err(status),
+        }
+    }
+    Err(modified(&group_resource, name))
+}
+
+fn modified(resource: &capstan_api::GroupResource, name: &str) -> Status {
+    let words = "the object has been modified; please apply your changes to the latest version and try again";
+    Status::conflict(resource, name, words)
+}
+
+/// Whether the writer has seen the object as it is now.
+fn check_version(call: &Call<'_>, unconditional: bool, new: &Map, old: &Map, name: &str) -> Result<(), Status> {
+    let group_resource = call.resource.gvr.group_resource();
+    let (uid, old_uid) = (meta(new, "uid"), meta(old, "uid"));
+    if !uid.is_empty() && uid != old_uid {
+        let words = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {old_uid}");
+        return Err(Status::conflict(&group_resource, name, words));
+    }
+    let version = match meta(new, "resourceVersion") {
+        "" => 0,
+        text => text.parse::<u64>().map_err(|_| {
+            let errors = vec![capstan_api::field::Error::invalid(
+                capstan_api::field::Path::new("metadata").child("resourceVersion"),
+                text,
+                "must be an unsigned integer",
+            )];
+            let kind = capstan_api::GroupKind::new(group_resource.group.clone(), group_resource.resource.clone());
+            Status::invalid(&kind, name, &errors)
+        })?,
+    };
+    if version == 0 {
+        if unconditional {
+            return Ok(());
+        }
+        let path = capstan_api::field::Path::new("metadata");
+        let path = path.child("resourceVersion");
+        let mut error = capstan_api::field::Error::invalid(path, "0x0", "must be specified for an update");
+        error.bad_value = None;
+        error.detail = "0x0: must be specified for an update".to_owned();
+        let kind = capstan_api::GroupKind::new(group_resource.group.clone(), group_resource.resource.clone());
+        return Err(Status::invalid(&kind, name, &vec![error]));
+    }
+    if version.to_string() != meta(old, "resourceVersion") {
+        return Err(modified(&group_resource, name));
+    }
+    Ok(())
+}
+
+/// An object whose deletion was asked for goes when nothing holds it any more.
+fn is_finished(new: &Map, old: &Map) -> bool {
+    let field = |object: &Map, path: &str| registry::paths::get(object, path).cloned().unwrap_or_default();
+    let holds = |path: &str| field(new, path).as_array().is_some_and(|items| !items.is_empty());
+    let is_namespace = new.get("kind").and_then(Value::as_str) == Some("Namespace");
+    !holds("metadata.finalizers")
+        && !(is_namespace && holds("spec.finalizers"))
+        && !field(old, "metadata.deletionTimestamp").is_null()
+        && matches!(field(old, "metadata.deletionGracePeriodSeconds"), Value::Null | Value::Int(0))
+}
+
+/// Says the same owner once, and tells who said it twice.
+pub(crate) fn dedup_owners(call: &mut Call<'_>, object: &mut Map, after_admission: bool) {
+    let Some(owners) = registry::paths::array_mut(object, "metadata.ownerReferences") else { return };
+    let mut seen: Vec<Value> = Vec::new();
+    let mut duplicates: Vec<String> = Vec::new();
+    for owner in owners.iter() {
+        if seen.contains(owner) {
+            let uid = owner.get("uid").and_then(Value::as_str).unwrap_or_default().to_owned();
+            if !duplicates.contains(&uid) {
+                duplicates.push(uid);
+            }
+        } else {
+            seen.push(owner.clone());
+        }
+    }
+    if duplicates.is_empty() {
+        return;
+    }
+    *owners = seen.into();
+    let uids = duplicates.join(", ");
+    let place = if after_admission { " after mutating admission happens" } else { "" };
+    call.warnings.push(format!(
+        ".metadata.ownerReferences contains duplicate entries{place}; API server dedups owner references in 1.20+, and \
+         may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {uids}"
+    ));
+}
