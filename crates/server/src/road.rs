@@ -3,7 +3,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use capstan_api::{GroupVersionResource, Status, codec::MAX_BODY_BYTES, selector::FieldSelector, selector::Selector};
+use capstan_api::{
+    GroupVersion, GroupVersionResource, Status,
+    codec::MAX_BODY_BYTES,
+    selector::FieldSelector,
+    selector::Selector,
+    status::{FAILURE, StatusReason},
+};
 use http::{HeaderValue, header, request::Parts};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 
@@ -77,6 +83,10 @@ where
             && (resource.namespaced || info.namespace.is_empty() || info.resource == "namespaces")
             && info.parts().count() <= 3
     }) else {
+        let group_version = GroupVersion::new(&*info.api_group, &*info.api_version);
+        if server.discovery.documents().get(&group_version.path()).is_some() {
+            return fail(&no_resource());
+        }
         return not_found();
     };
     let body = match read_body(body).await {
@@ -156,6 +166,13 @@ fn documents(server: &Arc<Inner>, parts: &Parts, info: &RequestInfo, wishes: Wis
     }
     let json = document.json.slice(..document.json.len() - usize::from(document.json.ends_with(b"\n")));
     Form::plain(wishes).write(200, json)
+}
+
+/// 404 for what is not served under a version that is.
+fn no_resource() -> Status {
+    let message = "the server could not find the requested resource".to_owned();
+    let reason = StatusReason::NotFound;
+    Status { status: FAILURE, code: 404, reason, message, details: Some(Box::default()), ..Status::default() }
 }
 
 fn not_found() -> Response {

@@ -68,6 +68,11 @@ impl Inner {
         }
     }
 
+    /// Answers questions about who somebody is.
+    pub(crate) fn identity_review(&self, _user: &UserInfo, _review: Map) -> Result<Map, Status> {
+        Err(Status::internal_error("not joined"))
+    }
+
     /// What is given back with an object that is deleted.
     pub(crate) fn released(&self, _stored: &Stored, _old: &Map, _gone: bool) -> Effects {
         Effects::default()
@@ -113,8 +118,7 @@ impl Server {
     /// # Errors
     /// When the store cannot be read or written.
     pub async fn start(store: SharedStore, config: Config) -> Result<Self, StartError> {
-        let registry =
-            Registry::start(store, Arc::clone(&config.clock), Arc::clone(&config.ids), config.event_ttl);
+        let registry = Registry::start(store, Arc::clone(&config.clock), Arc::clone(&config.ids), config.event_ttl);
         registry.filled().await?;
         start::bootstrap(&registry).await?;
         let rbac = Arc::new(RbacAuthorizer::new(Rbac::default()));

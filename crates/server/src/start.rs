@@ -14,11 +14,7 @@ use crate::{
     bootstrap::{self, Ensure, Reconciled},
     cache::{CacheError, ReadAt, WatchItem, WatchQuery, WatchStart, Watcher},
     objects::Objects as _,
-    registry::{
-        Registry, Stored, encode, live,
-        live::Refused,
-        prepare_for_create,
-    },
+    registry::{Registry, Stored, encode, live, live::Refused, prepare_for_create},
     server::StartError,
 };
 use capstan_api::watch_event::EventType;
@@ -130,8 +126,5 @@ pub(crate) async fn follow_rbac(
 }
 
 async fn watch_all(stored: &Stored) -> Result<Watcher, CacheError> {
-    stored
-        .cache
-        .watch(WatchQuery::all(WatchStart::State { at: ReadAt::Any, closing_bookmark: false }))
-        .await
+    stored.cache.watch(WatchQuery::all(WatchStart::State { at: ReadAt::Any, closing_bookmark: false })).await
 }

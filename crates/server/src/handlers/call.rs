@@ -129,6 +129,23 @@ pub(crate) struct Admitted<'a> {
     pub(crate) kind: Option<&'a capstan_api::GroupVersionKind>,
 }
 
+impl<'a> Admitted<'a> {
+    /// Something new.
+    pub(crate) fn create(name: &'a str, object: &'a mut Map, dry_run: bool) -> Self {
+        Admitted { operation: Operation::Create, name, object: Some(object), old: None, dry_run, kind: None }
+    }
+
+    /// Something other than before.
+    pub(crate) fn update(name: &'a str, object: &'a mut Map, old: &'a Map, dry_run: bool) -> Self {
+        Admitted { operation: Operation::Update, name, object: Some(object), old: Some(old), dry_run, kind: None }
+    }
+
+    /// The end of something.
+    pub(crate) fn delete(name: &'a str, old: &'a Map, dry_run: bool) -> Self {
+        Admitted { operation: Operation::Delete, name, object: None, old: Some(old), dry_run, kind: None }
+    }
+}
+
 pub(crate) fn header(headers: &HeaderMap, name: HeaderName) -> &str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }

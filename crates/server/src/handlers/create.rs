@@ -8,7 +8,7 @@ use super::{
     call::{Admitted, Call, meta, metadata_mut},
     decode, write,
 };
-use crate::{admission::Operation, http::Response, request::WriteOptions};
+use crate::{http::Response, request::WriteOptions};
 
 /// Fields that only the server fills in.
 const SYSTEM_FIELDS: [&str; 5] =
@@ -30,14 +30,7 @@ pub(crate) async fn create(call: &mut Call<'_>) -> Result<Response, Status> {
     }
     write::dedup_owners(call, &mut object, false);
     let name = meta(&object, "name").to_owned();
-    call.admit(Admitted {
-        operation: Operation::Create,
-        name: &name,
-        object: Some(&mut object),
-        old: None,
-        dry_run: options.dry_run,
-        kind: None,
-    })?;
+    call.admit(Admitted::create(&name, &mut object, options.dry_run))?;
     write::dedup_owners(call, &mut object, true);
     let written = write::store_new(call, object, options.dry_run).await?;
     form.object(&resource, 201, written.json, call.now())

@@ -7,6 +7,7 @@ use capstan_api::{
     schema::Schema,
 };
 
+use crate::base64;
 use crate::request::{MediaType, body_media_type, negotiate::Protobuf, options::FieldValidation};
 
 /// Where upstream says that its scheme of built-in kinds was made.
@@ -73,7 +74,23 @@ pub(crate) fn finish(mut value: Value, gvk: &GroupVersionKind, schema: &Schema) 
     let Value::Object(mut object) = value else { return Map::new() };
     object.insert("kind", Str::from(gvk.kind.as_str()));
     object.insert("apiVersion", gvk.api_version());
+    if gvk.kind == *"Secret" && gvk.group.is_empty() {
+        string_data(&mut object);
+    }
     object
+}
+
+/// Text that was sent for a secret becomes data.
+fn string_data(secret: &mut Map) {
+    let Some(Value::Object(texts)) = secret.remove("stringData") else { return };
+    if texts.is_empty() {
+        return;
+    }
+    let mut data = secret.get("data").and_then(Value::as_object).cloned().unwrap_or_default();
+    for (key, text) in texts.iter() {
+        data.insert(key, base64::encode(text.as_str().unwrap_or_default().as_bytes()));
+    }
+    secret.insert("data", data);
 }
 
 /// What is done about fields that the kind does not know.

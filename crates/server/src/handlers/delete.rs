@@ -6,7 +6,7 @@ use bytes::Bytes;
 use capstan_api::{
     Map, Status, Time, Value,
     codec::Format,
-    status::{StatusDetails, SUCCESS},
+    status::{SUCCESS, StatusDetails},
 };
 use capstan_storage::Op;
 
@@ -17,7 +17,6 @@ use super::{
     write::{Current, answer_json},
 };
 use crate::{
-    admission::Operation,
     http::Response,
     registry::{
         Stored, encode,
@@ -26,10 +25,7 @@ use crate::{
         strategy::GarbageCollection,
     },
     request::{
-        DeleteOptions, MediaType, body_media_type,
-        delete_options::Propagation,
-        info::check_name,
-        negotiate::Protobuf,
+        DeleteOptions, MediaType, body_media_type, delete_options::Propagation, info::check_name, negotiate::Protobuf,
     },
 };
 
@@ -105,6 +101,16 @@ fn success(call: &Call<'_>, name: &str, json: &[u8]) -> Status {
     Status { status: SUCCESS, details: Some(Box::new(details)), ..Status::default() }
 }
 
+/// Deletes an object that another handler has decided to delete.
+pub(crate) async fn remove(
+    call: &mut Call<'_>,
+    namespace: &str,
+    name: &str,
+    options: DeleteOptions,
+) -> Result<(), Status> {
+    delete_one(call, namespace, name, options).await.map(drop)
+}
+
 async fn delete_one(
     call: &mut Call<'_>,
     namespace: &str,
@@ -116,22 +122,8 @@ async fn delete_one(
         let found = stored.cache.peek(namespace, name).ok_or_else(|| not_found(&call.resource, name))?;
         let Current { object: old, revision } = Current::of(call, &found)?;
         check_preconditions(call, &options, &old, name)?;
-        call.admit(Admitted {
-            operation: Operation::Delete,
-            name,
-            object: None,
-            old: Some(&old),
-            dry_run: options.dry_run,
-            kind: None,
-        })?;
-        call.validate(Admitted {
-            operation: Operation::Delete,
-            name,
-            object: None,
-            old: Some(&old),
-            dry_run: options.dry_run,
-            kind: None,
-        })?;
+        call.admit(Admitted::delete(name, &old, options.dry_run))?;
+        call.validate(Admitted::delete(name, &old, options.dry_run))?;
         let step = next_step(&stored, &old, &options, call.now());
         let key = stored.key(namespace, name);
         let (op, new) = match step {
@@ -197,7 +189,12 @@ fn graceless(object: &mut Map, now: Time) {
     metadata_mut(object).insert("deletionGracePeriodSeconds", 0);
 }
 
-fn check_preconditions(call: &Call<'_>, options: &DeleteOptions, old: &Map, name: &str) -> Result<(), Status> {
+pub(crate) fn check_preconditions(
+    call: &Call<'_>,
+    options: &DeleteOptions,
+    old: &Map,
+    name: &str,
+) -> Result<(), Status> {
     let Some(wanted) = &options.preconditions else { return Ok(()) };
     let resource = &call.resource;
     let conflict = |words: String| {

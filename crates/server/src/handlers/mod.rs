@@ -10,7 +10,9 @@ pub(crate) mod decode;
 pub(crate) mod delete;
 pub(crate) mod form;
 pub(crate) mod patch;
+pub(crate) mod pods;
 pub(crate) mod read;
+pub(crate) mod reviews;
 pub(crate) mod update;
 pub(crate) mod watch;
 pub(crate) mod write;
@@ -40,6 +42,24 @@ pub(crate) async fn dispatch(call: &mut Call<'_>) -> Result<Response, Status> {
     if !resource.has_verb(&subresource, &verb) {
         return Err(not_allowed(call, &verb));
     }
+    // A part of the path too many or too few is another method's.
+    let named = !call.info.name.is_empty();
+    let fits = match &*verb {
+        "get" | "update" | "patch" | "delete" => named,
+        "create" => named != subresource.is_empty(),
+        "deletecollection" => !named,
+        _ => true,
+    };
+    if !fits {
+        return Err(not_allowed(call, &verb));
+    }
+    match (&*resource.gvr.resource, &*subresource) {
+        ("pods", "binding") | ("bindings", "") => return pods::bind(call).await,
+        ("pods", "eviction") => return pods::evict(call).await,
+        (_, "") if resource.stored.is_none() && verb == "create" => return reviews::review(call).await,
+        (_, "attach" | "exec" | "log" | "portforward" | "proxy") => return Err(needs_node(call)),
+        _ => {}
+    }
     match &*verb {
         "get" => read::get(call).await,
         "list" => read::list(call).await,
@@ -51,6 +71,12 @@ pub(crate) async fn dispatch(call: &mut Call<'_>) -> Result<Response, Status> {
         "deletecollection" => delete::delete_collection(call).await,
         _ => Err(not_allowed(call, &verb)),
     }
+}
+
+/// What is served by the node of a pod cannot be had where there is none.
+fn needs_node(call: &Call<'_>) -> Status {
+    let subresource = &call.info.subresource;
+    Status::service_unavailable(format!("{subresource} is answered by the node of a pod, and this server has no nodes"))
 }
 
 /// 405, as upstream's router says it.

@@ -111,8 +111,7 @@ fn apply(
         Patch::Merge(patch) => merge::apply(Value::Object(old.clone()), patch.clone())
             .map_err(|error| Status::bad_request(error.to_string()))?,
         Patch::Strategic(patch) => Value::Object(
-            strategic::apply(old.clone(), patch.clone(), schema.root())
-                .map_err(|error| strategic_error(&error))?,
+            strategic::apply(old.clone(), patch.clone(), schema.root()).map_err(|error| strategic_error(&error))?,
         ),
     };
     let text = json::to_string(&patched);

@@ -10,9 +10,7 @@ use crate::{
     cache::{CacheError, ListQuery, ReadAt},
     http::Response,
     registry::{Resource, live::cache_status},
-    request::{
-        ContinueToken, GetOptions, ListOptions, info::check_name, resource_version::parse_resource_version,
-    },
+    request::{ContinueToken, GetOptions, ListOptions, info::check_name, resource_version::parse_resource_version},
 };
 
 /// One object.

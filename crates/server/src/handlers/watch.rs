@@ -10,8 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use capstan_api::{
-    GroupVersionKind, Map, Status, Value,
-    value,
+    GroupVersionKind, Map, Status, Value, value,
     watch_event::{EventType, WatchEvent},
 };
 use capstan_clock::Sleep;
@@ -53,10 +52,8 @@ pub(crate) async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
     };
     let clock = &call.server.registry.clock;
     let seconds = options.timeout_seconds.and_then(|seconds| u64::try_from(seconds).ok()).filter(|s| *s > 0);
-    let duration = seconds.map_or_else(
-        || MIN_DURATION.mul_f64(1.0 + call.server.registry.ids.fraction()),
-        Duration::from_secs,
-    );
+    let duration =
+        seconds.map_or_else(|| MIN_DURATION.mul_f64(1.0 + call.server.registry.ids.fraction()), Duration::from_secs);
     let stream = Stream {
         server: Arc::clone(call.server),
         resource: Arc::clone(&call.resource),

@@ -11,7 +11,6 @@ use super::{
     from_storage, to_storage,
 };
 use crate::{
-    admission::Operation,
     authorization::{UserInfo, forbidden, rbac},
     cache::Object,
     registry::{
@@ -67,7 +66,14 @@ pub(crate) fn answer_json(call: &Call<'_>, mut object: Map, revision: Option<Rev
 
 /// What is stored: the object in its stored version, without the version number, which the store knows.
 fn storable(call: &Call<'_>, object: Map) -> Map {
-    let mut object = to_storage(&call.resource, object);
+    let object = to_storage(&call.resource, object);
+    let Some(stored) = &call.resource.stored else { return object };
+    let mut object = Value::Object(object);
+    // What comes from the store is defaulted once more; some defaults follow from what the strategy has filled in.
+    if let Some(schema) = capstan_api::builtin::schema(&stored.gvk) {
+        capstan_api::builtin::default(&schema, &mut object);
+    }
+    let Value::Object(mut object) = object else { return Map::new() };
     metadata_mut(&mut object).remove("resourceVersion");
     object
 }
@@ -88,10 +94,14 @@ pub(crate) async fn store_new(call: &mut Call<'_>, object: Map, dry_run: bool) -
         let namespace = call.namespace();
         let exists = || {
             if generated {
-                Status::generate_name_conflict(&group_resource, &name, 1)
-            } else {
-                Status::already_exists(&group_resource, &name)
+                return Status::generate_name_conflict(&group_resource, &name, 1);
             }
+            let mut status = Status::already_exists(&group_resource, &name);
+            let there = stored.cache.peek(namespace, &name);
+            if there.is_some_and(|there| there.deletion_timestamp.is_some()) {
+                status.message = format!("object is being deleted: {}", status.message);
+            }
+            status
         };
         let object = storable(call, object);
         if dry_run {
@@ -169,14 +179,7 @@ fn prepare_new(call: &mut Call<'_>, mut object: Map, dry_run: bool) -> Result<(M
     }
     call.warnings.extend(warnings::warnings_on_create(&resource.gvk, &object));
     let effects = effects(call, &mut object, None, dry_run)?;
-    call.validate(Admitted {
-        operation: Operation::Create,
-        name: &name,
-        object: Some(&mut object),
-        old: None,
-        dry_run,
-        kind: None,
-    })?;
+    call.validate(Admitted::create(&name, &mut object, dry_run))?;
     Ok((object, effects))
 }
 
@@ -239,7 +242,7 @@ pub(crate) async fn change(call: &mut Call<'_>, change: Change<'_>) -> Result<Wr
             Some(object) => Some(Current::of(call, &object)?),
             None => None,
         };
-        let Some(Current { object: old, revision }) = current else {
+        let Some(Current { object: old, revision: old_revision }) = current else {
             if !may_create {
                 return Err(super::read::not_found(&resource, name));
             }
@@ -259,7 +262,7 @@ pub(crate) async fn change(call: &mut Call<'_>, change: Change<'_>) -> Result<Wr
         call.check_namespace(&mut new)?;
         let now = call.now();
         registry::prepare_for_update(stored.strategy, &subresource, &mut new, &old, now);
-        metadata_mut(&mut new).insert("resourceVersion", revision.to_string());
+        metadata_mut(&mut new).insert("resourceVersion", old_revision.to_string());
         let errors = validation::validate_update(&resource.gvk, &new, &old);
         if !errors.is_empty() {
             return Err(Status::invalid(&resource.gvk.group_kind(), name, &errors));
@@ -268,14 +271,7 @@ pub(crate) async fn change(call: &mut Call<'_>, change: Change<'_>) -> Result<Wr
             call.warnings.extend(warnings::warnings_on_update(&resource.gvk, &new, &old));
         }
         let mut effects = effects(call, &mut new, Some(&old), dry_run)?;
-        call.validate(Admitted {
-            operation: Operation::Update,
-            name,
-            object: Some(&mut new),
-            old: Some(&old),
-            dry_run,
-            kind: None,
-        })?;
+        call.validate(Admitted::update(name, &mut new, &old, dry_run))?;
         let gone = is_finished(&new, &old);
         if !gone && registry::is_unchanged(&new, &old) {
             return Ok(Written { json: encode(&old).into(), created: false });
@@ -285,7 +281,8 @@ pub(crate) async fn change(call: &mut Call<'_>, change: Change<'_>) -> Result<Wr
         }
         let key = stored.key(namespace, name);
         let object = storable(call, new);
-        let op = if gone { Op::delete(key).expecting(revision) } else { Op::update(key, encode(&object), revision) };
+        let op =
+            if gone { Op::delete(key).expecting(old_revision) } else { Op::update(key, encode(&object), old_revision) };
         let op = match stored.ttl {
             Some(ttl) if !gone => op.expiring(ttl),
             _ => op,
@@ -296,13 +293,13 @@ pub(crate) async fn change(call: &mut Call<'_>, change: Change<'_>) -> Result<Wr
         match call.server.registry.commit(ops, &touched).await {
             Ok(revision) => {
                 effects.keep();
-                return Ok(Written { json: answer_json(call, object, Some(revision)), created: false });
+                // What goes has the version that it had.
+                let shown = if gone { old_revision } else { revision };
+                return Ok(Written { json: answer_json(call, object, Some(shown)), created: false });
             }
-            Err(Refused::Conflict(conflict)) => stored
-                .cache
-                .follow(conflict.revision)
-                .await
-                .map_err(registry::live::cache_status)?,
+            Err(Refused::Conflict(conflict)) => {
+                stored.cache.follow(conflict.revision).await.map_err(registry::live::cache_status)?
+            }
             Err(Refused::Status(status)) => return Err(status),
         }
     }

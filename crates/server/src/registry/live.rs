@@ -47,7 +47,10 @@ pub enum Refused {
 fn storage_kind(resource: &GroupResource) -> Option<GroupVersionKind> {
     let group = if resource.resource == *"events" { "" } else { resource.group.as_str() };
     let of = |kind: &&builtin::Kind| kind.group_version.group == *group && kind.resource == resource.resource;
-    builtin::kinds().filter(of).max_by(|a, b| a.group_version.version.cmp(&b.group_version.version)).map(builtin::Kind::gvk)
+    builtin::kinds()
+        .filter(of)
+        .max_by(|a, b| a.group_version.version.cmp(&b.group_version.version))
+        .map(builtin::Kind::gvk)
 }
 
 impl Registry {

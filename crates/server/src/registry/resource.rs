@@ -102,7 +102,8 @@ impl Stored {
     #[must_use]
     pub fn returns_deleted(&self) -> bool {
         let (group, resource) = (self.strategy.group, self.strategy.resource);
-        RETURNS_DELETED.contains(&resource) && (group.is_empty() || group == "storage.k8s.io" || group == "resource.k8s.io")
+        RETURNS_DELETED.contains(&resource)
+            && (group.is_empty() || group == "storage.k8s.io" || group == "resource.k8s.io")
     }
 
     /// The key of an object.
@@ -140,8 +141,12 @@ struct Fields {
     events: bool,
 }
 
-const ABSENT: &[(&str, &str)] =
-    &[("spec.unschedulable", "false"), ("spec.hostNetwork", "false"), ("status.replicas", "0"), ("status.successful", "0")];
+const ABSENT: &[(&str, &str)] = &[
+    ("spec.unschedulable", "false"),
+    ("spec.hostNetwork", "false"),
+    ("status.replicas", "0"),
+    ("status.successful", "0"),
+];
 
 impl Fields {
     fn new(strategy: &Strategy) -> Self {
@@ -164,8 +169,10 @@ impl SelectableFields for Fields {
     fn extract(&self, object: &[u8]) -> Vec<(Name, Str)> {
         let mut found = self.paths.extract(object);
         if self.events {
-            let of = |name: &str| found.iter().find(|(field, _)| field.as_str() == name).map(|(_, value)| value.clone());
-            let source = of("source.component").filter(|source| !source.is_empty()).or_else(|| of("reportingComponent"));
+            let of =
+                |name: &str| found.iter().find(|(field, _)| field.as_str() == name).map(|(_, value)| value.clone());
+            let source =
+                of("source.component").filter(|source| !source.is_empty()).or_else(|| of("reportingComponent"));
             found.extend(source.map(|source| (Name::from_static("source"), source)));
         }
         for (field, _) in &mut found {
