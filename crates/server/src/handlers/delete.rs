@@ -14,7 +14,7 @@ use super::{
     call::{Admitted, Call, meta, metadata_mut},
     from_storage,
     read::{find, list_options, not_found},
-    write::{Current, answer_json},
+    write::{Current, answer_json, storable},
 };
 use crate::{
     http::Response,
@@ -115,7 +115,7 @@ async fn delete_one(
     call: &mut Call<'_>,
     namespace: &str,
     name: &str,
-    options: DeleteOptions,
+    mut options: DeleteOptions,
 ) -> Result<Deleted, Status> {
     let stored = call.stored()?;
     for _ in 0..MAX_ATTEMPTS {
@@ -124,27 +124,28 @@ async fn delete_one(
         check_preconditions(call, &options, &old, name)?;
         call.admit(Admitted::delete(name, &old, options.dry_run))?;
         call.validate(Admitted::delete(name, &old, options.dry_run))?;
-        let step = next_step(&stored, &old, &options, call.now());
         let key = stored.key(namespace, name);
-        let (op, new) = match step {
+        let step = next_step(&stored, &old, &options, call.now());
+        let goes_on = matches!(step, Step::MarkAndRemove(_));
+        let new = match step {
             Step::Wait => return Ok(Deleted::Pending(encode(&old).into())),
-            Step::Mark(new) => {
-                if crate::registry::is_unchanged(&new, &old) {
-                    return Ok(Deleted::Pending(encode(&old).into()));
-                }
-                let object = super::to_storage(&call.resource, (*new).clone());
-                let mut object = object;
-                metadata_mut(&mut object).remove("resourceVersion");
-                (Op::update(key, encode(&object), revision), Some(object))
+            Step::Mark(new) if crate::registry::is_unchanged(&new, &old) => {
+                return Ok(Deleted::Pending(encode(&old).into()));
             }
-            Step::Remove => (Op::delete(key).expecting(revision), None),
+            Step::Mark(new) | Step::MarkAndRemove(new) => Some(storable(call, *new)),
+            Step::Remove => None,
         };
         if options.dry_run {
             return Ok(match new {
+                Some(object) if goes_on => Deleted::Gone(dry(call, object, revision)),
                 Some(object) => Deleted::Pending(dry(call, object, revision)),
                 None => Deleted::Gone(encode(&old).into()),
             });
         }
+        let op = match &new {
+            Some(object) => Op::update(key, encode(object), revision),
+            None => Op::delete(key).expecting(revision),
+        };
         let mut effects = call.server.released(&stored, &old, new.is_none());
         let mut ops = vec![op];
         ops.append(&mut effects.ops);
@@ -152,17 +153,20 @@ async fn delete_one(
         match call.server.registry.commit(ops, &touched).await {
             Ok(revision) => {
                 effects.keep();
-                return Ok(match new {
-                    Some(object) => Deleted::Pending(answer_json(call, object, Some(revision))),
+                match new {
+                    Some(_) if goes_on => {
+                        // The version has changed by this very deletion.
+                        if let Some(wanted) = options.preconditions.as_mut().filter(|p| p.resource_version.is_some()) {
+                            wanted.resource_version = Some(revision.to_string().into());
+                        }
+                    }
+                    Some(object) => return Ok(Deleted::Pending(answer_json(call, object, Some(revision)))),
                     None => {
                         let mut old = old;
-                        if stored.strategy.graceful_deletion {
-                            graceless(&mut old, call.now());
-                        }
-                        metadata_mut(&mut old).insert("resourceVersion", found.revision.to_string());
-                        Deleted::Gone(encode(&old).into())
+                        metadata_mut(&mut old).insert("resourceVersion", revision.to_string());
+                        return Ok(Deleted::Gone(encode(&old).into()));
                     }
-                });
+                }
             }
             Err(Refused::Conflict(conflict)) => {
                 stored.cache.follow(conflict.revision).await.map_err(cache_status)?;
@@ -178,15 +182,6 @@ fn dry(call: &Call<'_>, object: Map, revision: capstan_storage::Revision) -> Byt
     let mut object = from_storage(&call.resource, object);
     metadata_mut(&mut object).insert("resourceVersion", revision.to_string());
     encode(&object).into()
-}
-
-/// What is answered for a pod that went at once: it was marked first.
-fn graceless(object: &mut Map, now: Time) {
-    if meta(object, "deletionTimestamp").is_empty() {
-        grow(object);
-        metadata_mut(object).insert("deletionTimestamp", now.to_string());
-    }
-    metadata_mut(object).insert("deletionGracePeriodSeconds", 0);
 }
 
 pub(crate) fn check_preconditions(
@@ -240,6 +235,8 @@ enum Step {
     Wait,
     /// It stays, marked.
     Mark(Box<Map>),
+    /// It is marked, and then goes.
+    MarkAndRemove(Box<Map>),
     /// It goes.
     Remove,
 }
@@ -261,7 +258,7 @@ fn next_step(stored: &Stored, old: &Map, options: &DeleteOptions, now: Time) -> 
     let held = !paths::items(&new, "metadata.finalizers").is_empty();
     match graceful {
         Some(seconds) if held || seconds > 0 => Step::Mark(Box::new(new)),
-        Some(_) => Step::Remove,
+        Some(_) => Step::MarkAndRemove(Box::new(new)),
         None if held => {
             mark(&mut new, now);
             Step::Mark(Box::new(new))

@@ -65,7 +65,7 @@ pub(crate) fn answer_json(call: &Call<'_>, mut object: Map, revision: Option<Rev
 }
 
 /// What is stored: the object in its stored version, without the version number, which the store knows.
-fn storable(call: &Call<'_>, object: Map) -> Map {
+pub(crate) fn storable(call: &Call<'_>, object: Map) -> Map {
     let object = to_storage(&call.resource, object);
     let Some(stored) = &call.resource.stored else { return object };
     let mut object = Value::Object(object);
