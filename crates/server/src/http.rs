@@ -2,7 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    io,
+    fmt, io,
     pin::Pin,
     task::{Context, Poll},
 };
@@ -51,6 +51,15 @@ impl Body {
         match self {
             Body::Slices(slices) => Some(slices.iter().map(Buf::remaining).sum()),
             Body::Stream(_) => None,
+        }
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Body::Slices(slices) => f.debug_tuple("Slices").field(slices).finish(),
+            Body::Stream(_) => f.debug_tuple("Stream").finish(),
         }
     }
 }
