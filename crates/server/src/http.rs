@@ -45,6 +45,12 @@ impl Body {
         Body::Stream(Box::pin(stream))
     }
 
+    /// Whether there is nothing for sure.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == Some(0)
+    }
+
     /// How many bytes there are, if that is known.
     #[must_use]
     pub fn len(&self) -> Option<usize> {

@@ -42,7 +42,8 @@ async fn what_is_wrong_is_refused() {
     check(get("/a\0", ""), "400 Bad Request", "\r\n\r\n").await;
     check(get("/a", "X\0: b\r\n"), "400 Bad Request", "\r\n\r\n").await;
     check(get("/a", &"X-Many: b\r\n".repeat(600)), "431 Request Header Fields Too Large", "\r\n\r\n").await;
-    let long = format!("X-Long: {}\r\n", "b".repeat((1 << 20) + 8192));
+    // hyper looks at the limit between reads, and a read may be as large as the limit.
+    let long = format!("X-Long: {}\r\n", "b".repeat(3 << 20));
     check(get("/a", &long), "431 Request Header Fields Too Large", "\r\n\r\n").await;
 }
 

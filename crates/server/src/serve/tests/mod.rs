@@ -12,7 +12,10 @@ use std::{
     convert::Infallible,
     future::poll_fn,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -40,6 +43,8 @@ type Answer = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>
 #[derive(Clone)]
 struct App {
     clock: ManualClock,
+    /// How many requests hang.
+    hanging: Arc<AtomicUsize>,
 }
 
 impl Service<Request> for App {
@@ -52,16 +57,20 @@ impl Service<Request> for App {
     }
 
     fn call(&mut self, request: Request) -> Answer {
-        let clock = self.clock.clone();
-        Box::pin(async move { Ok(answer(request, &clock).await) })
+        let app = self.clone();
+        Box::pin(async move { Ok(answer(request, &app).await) })
     }
 }
 
-async fn answer(request: Request, clock: &ManualClock) -> Response {
+async fn answer(request: Request, app: &App) -> Response {
+    let clock = &app.clock;
     let (mut head, body) = request.into_parts();
     match head.uri.path() {
         "/panic" => panic!("as asked"),
-        "/hang" => std::future::pending().await,
+        "/hang" => {
+            app.hanging.fetch_add(1, Ordering::Relaxed);
+            std::future::pending().await
+        }
         "/timeout" => with_timeout(clock, limits::REQUEST_TIMEOUT, std::future::pending()).await,
         "/echo" => match read_body(body, clock, limits::REQUEST_TIMEOUT).await {
             Ok(bytes) => Response::new(Body::from(format!("read {}", bytes.len()))),
@@ -121,6 +130,7 @@ impl http_body::Body for Events {
 struct Server {
     handle: Handle,
     clock: ManualClock,
+    app: App,
 }
 
 impl Server {
@@ -131,9 +141,9 @@ impl Server {
     async fn with(limits: Limits, tls: Option<Arc<ServerConfig>>) -> Self {
         let clock = ManualClock::at("2026-01-01T00:00:00Z".parse().unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let app = App { clock: clock.clone() };
-        let handle = serve(vec![listener], tls, app, limits, Arc::new(clock.clone())).unwrap();
-        Server { handle, clock }
+        let app = App { clock: clock.clone(), hanging: Arc::default() };
+        let handle = serve(vec![listener], tls, app.clone(), limits, Arc::new(clock.clone())).unwrap();
+        Server { handle, clock, app }
     }
 
     async fn connect(&self) -> TcpStream {

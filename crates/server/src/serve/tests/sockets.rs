@@ -57,8 +57,8 @@ async fn who_says_goodbye_gets_it_back_and_who_talks_too_much_is_left() {
     let server = Server::start().await;
     for (said, answered) in [
         (&[0x88, 0x82, 0, 0, 0, 0, 3, 232][..], Some(vec![3, 232])),
-        (&[0x81, 0xff, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0][..], None),
-        (&[0xff, 0xff][..], None),
+        (&[0x81, 0xff, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0][..], None),
+        (&[0xff, 0x80, 0, 0, 0, 0][..], None),
     ] {
         let mut stream = open(&server, "").await;
         frame(&mut stream).await;
