@@ -1,6 +1,8 @@
 //! What a connection is doing, and by when it has to do something else.
 
 use std::{
+    error::Error as _,
+    io::ErrorKind,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, ready},
@@ -124,7 +126,7 @@ impl http_body::Body for Upload {
         let this = self.get_mut();
         let frame = ready!(Pin::new(&mut this.body).poll_frame(cx));
         this.ended = frame.is_none() || this.body.is_end_stream();
-        Poll::Ready(frame.map(|frame| frame.map_err(std::io::Error::other)))
+        Poll::Ready(frame.map(|frame| frame.map_err(|error| broken(&error))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -133,6 +135,15 @@ impl http_body::Body for Upload {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+/// Why a body cannot be read, as far as it matters: [`InvalidData`](ErrorKind::InvalidData) if it is not HTTP.
+fn broken(error: &hyper::Error) -> std::io::Error {
+    let source = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
+    match source.map(std::io::Error::kind) {
+        Some(ErrorKind::InvalidInput | ErrorKind::InvalidData) => ErrorKind::InvalidData.into(),
+        _ => ErrorKind::UnexpectedEof.into(),
     }
 }
 

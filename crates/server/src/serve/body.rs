@@ -1,6 +1,6 @@
 //! Reads the body of a request, within bounds.
 
-use std::{future::poll_fn, pin::Pin, time::Duration};
+use std::{future::poll_fn, io, pin::Pin, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use capstan_api::{codec::MAX_BODY_BYTES, status::Status};
@@ -16,7 +16,7 @@ const FIRST_CAPACITY: u64 = 64 * 1024;
 ///
 /// # Errors
 /// 413 if there is more, without reading it when the client says so itself; 504 if it does not come within `timeout`;
-/// 500 if it breaks off.
+/// 500 if it breaks off or is no HTTP.
 pub async fn read_body(body: Body, clock: &dyn Clock, timeout: Duration) -> Result<Bytes, Status> {
     if let Body::Slices(mut slices) = body {
         if slices.len() == 1 && slices[0].len() <= MAX_BODY_BYTES {
@@ -42,8 +42,10 @@ async fn read(mut body: Body) -> Result<Bytes, Status> {
     }
     let mut whole = BytesMut::new();
     while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-        // All that can go wrong is that the client breaks off or sends no HTTP; it will hardly read the answer.
-        let frame = frame.map_err(|_| Status::unknown("unexpected EOF"))?;
+        let frame = frame.map_err(|error| {
+            let not_http = error.kind() == io::ErrorKind::InvalidData;
+            Status::unknown(if not_http { "invalid byte in chunk length" } else { "unexpected EOF" })
+        })?;
         // Trailers are of no interest.
         let Ok(data) = frame.into_data() else { continue };
         if whole.len() + data.len() > MAX_BODY_BYTES {

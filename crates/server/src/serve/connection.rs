@@ -31,11 +31,10 @@ use super::{
     catch_panic,
     io::ClientIo,
     limits::{self, GO_AWAY_TIMEOUT},
-    plain_text,
     shutdown::{Phase, reached},
     timer::ClockTimer,
 };
-use crate::http::{Request, Response};
+use crate::http::{Body, Request, Response};
 
 /// Who is at the other end. It is an extension of each request that came over a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,13 +172,16 @@ where
 {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let refusal = match (hosts.next(), hosts.next()) {
-        (None, _) if request.version() == Version::HTTP_11 => Some("missing required Host header"),
-        (Some(_), Some(_)) => Some("too many Host headers"),
-        _ => None,
+        (None, _) if request.version() == Version::HTTP_11 => "400 Bad Request: missing required Host header",
+        (Some(_), Some(_)) => "400 Bad Request",
+        _ => "",
     };
-    if let Some(refusal) = refusal {
-        let mut response = plain_text(StatusCode::BAD_REQUEST, format!("400 Bad Request: {refusal}"));
-        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    if !refusal.is_empty() {
+        let mut response = Response::new(Body::from(refusal));
+        *response.status_mut() = StatusCode::BAD_REQUEST;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         return response;
     }
     let Ok(()) = poll_fn(|cx| service.poll_ready(cx)).await;

@@ -79,6 +79,9 @@ pub fn upgrade(request: &mut Parts, response: Response) -> Response {
     accepted
 }
 
+/// The refusal that also says which version would do.
+const BAD_VERSION: &str = "missing or bad WebSocket Version";
+
 /// Why a handshake fails, in the words of Go's package.
 struct Refusal(StatusCode, &'static str);
 
@@ -88,7 +91,9 @@ impl From<Refusal> for Response {
         *response.status_mut() = status;
         let headers = response.headers_mut();
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-        headers.insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+        if text == BAD_VERSION {
+            headers.insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+        }
         response
     }
 }
@@ -109,10 +114,9 @@ fn handshake(request: &Parts) -> Result<Response, Refusal> {
         return Err(Refusal(StatusCode::BAD_REQUEST, "mismatch challenge/response"));
     }
     if value(header::SEC_WEBSOCKET_VERSION) != b"13" {
-        return Err(Refusal(StatusCode::BAD_REQUEST, "missing or bad WebSocket Version"));
+        return Err(Refusal(StatusCode::BAD_REQUEST, BAD_VERSION));
     }
-    let origin = value(header::ORIGIN);
-    if origin.is_empty() || Uri::try_from(origin).is_err() {
+    if !is_origin(value(header::ORIGIN)) {
         return Err(Refusal(StatusCode::FORBIDDEN, ""));
     }
     let mut response = Response::new(Body::empty());
@@ -130,6 +134,11 @@ fn handshake(request: &Parts) -> Result<Response, Refusal> {
         }
     }
     Ok(response)
+}
+
+/// Whether an origin is a URL or a path. That of a page without one, `null`, is neither.
+fn is_origin(origin: &[u8]) -> bool {
+    Uri::try_from(origin).is_ok_and(|uri| uri.scheme().is_some() || origin.starts_with(b"/"))
 }
 
 /// What events are made of.

@@ -36,9 +36,9 @@ async fn requests_are_answered() {
 #[tokio::test]
 async fn what_is_wrong_is_refused() {
     check("nonsense\r\n\r\n", "400 Bad Request", "\r\n\r\n").await;
-    check("GET /a HTTP/1.1\r\n\r\n", "400 Bad Request", "400 Bad Request: missing required Host header\n").await;
+    check("GET /a HTTP/1.1\r\n\r\n", "400 Bad Request", "400 Bad Request: missing required Host header").await;
     let hosts = "GET /a HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n";
-    check(hosts, "400 Bad Request", "400 Bad Request: too many Host headers\n").await;
+    check(hosts, "400 Bad Request", "\r\n400 Bad Request").await;
     check(get("/a\0", ""), "400 Bad Request", "\r\n\r\n").await;
     check(get("/a", "X\0: b\r\n"), "400 Bad Request", "\r\n\r\n").await;
     check(get("/a", &"X-Many: b\r\n".repeat(600)), "431 Request Header Fields Too Large", "\r\n\r\n").await;
@@ -55,7 +55,8 @@ async fn a_body_that_lies_about_its_length_smuggles_nothing() {
     check(post("Transfer-Encoding: chunked, identity\r\n", smuggled), "400 Bad Request", "\r\n\r\n").await;
     let both = "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n";
     check(post(both, &format!("0\r\n\r\n{smuggled}")), "200 OK", "read 0").await;
-    check(post("Transfer-Encoding: chunked\r\n", "zz\r\n"), "500 Internal Server Error", "unexpected EOF").await;
+    let chunked = "Transfer-Encoding: chunked\r\n";
+    check(post(chunked, "zz\r\n"), "500 Internal Server Error", "invalid byte in chunk length").await;
 }
 
 #[tokio::test]

@@ -82,7 +82,9 @@ async fn refused(headers: &str, status: &str, text: &str) {
 async fn handshakes_that_fail() {
     let origin = "Origin: http://a\r\n";
     refused(KEY, "403 Forbidden", "\r\n\r\n").await;
-    refused(&format!("{KEY}Origin: \r\n"), "403 Forbidden", "\r\n\r\n").await;
+    for origin in ["", "a b", "foo", "null"] {
+        refused(&format!("{KEY}Origin: {origin}\r\n"), "403 Forbidden", "\r\n\r\n").await;
+    }
     refused(origin, "400 Bad Request", "mismatch challenge/response").await;
     let old = "Sec-WebSocket-Key: a\r\nSec-WebSocket-Version: 8\r\n";
     refused(&format!("{old}{origin}"), "400 Bad Request", "missing or bad WebSocket Version").await;
