@@ -1,0 +1,68 @@
+//! HTTP/2 without TLS, for clients that know in advance.
+
+use super::*;
+
+#[tokio::test]
+async fn many_streams_share_one_connection() {
+    let server = Server::start().await;
+    let client = http2_client(server.connect().await).await;
+    let mut asked = tokio::task::JoinSet::new();
+    for n in 0..300 {
+        let mut client = client.clone();
+        asked.spawn(async move {
+            let response = client.send_request(http2_get(&format!("/{n}"))).await.unwrap();
+            assert_eq!(collect(response.into_body()).await, (format!("hello /{n}").into_bytes(), true));
+        });
+    }
+    assert_eq!(asked.join_all().await.len(), 300);
+}
+
+#[tokio::test]
+async fn a_large_answer_comes_whole_and_a_panic_breaks_no_other() {
+    let server = Server::start().await;
+    let mut client = http2_client(server.connect().await).await;
+    let large = client.send_request(http2_get("/large")).await.unwrap();
+    let panic = client.send_request(http2_get("/panic")).await.unwrap();
+    assert_eq!(panic.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    assert_eq!(collect(large.into_body()).await, (vec![b'x'; 1_000_000], true));
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_large_is_refused() {
+    let server = Server::start().await;
+    let mut client = http2_client(server.connect().await).await;
+    let body = "x".repeat(4 * 1024 * 1024);
+    let response = client.send_request(http::Request::post("http://a/echo").body(body).unwrap()).await.unwrap();
+    assert_eq!(response.status(), StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(client.send_request(http2_get("/a")).await.unwrap().status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn an_idle_client_is_sent_away() {
+    let server = Server::start().await;
+    let mut client = http2_client(server.connect().await).await;
+    assert_eq!(client.send_request(http2_get("/a")).await.unwrap().status(), StatusCode::OK);
+    let start = server.clock.monotonic();
+    while !client.is_closed() {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        server.clock.advance(Duration::from_secs(1));
+    }
+    // The pings that ask whether it is there do not count as doing something.
+    assert!(server.clock.monotonic().since(start) >= limits::IDLE_TIMEOUT);
+    server.is_well().await;
+}
+
+#[tokio::test]
+async fn a_head_that_is_too_large_is_refused() {
+    let server = Server::start().await;
+    let mut client = http2_client(server.connect().await).await;
+    let long = "b".repeat((1 << 20) + 1);
+    let request = http::Request::get("http://a/a").header("x-long", long).body(String::new()).unwrap();
+    // hyper's own client knows the limit and may refuse by itself.
+    if let Ok(response) = client.send_request(request).await {
+        assert_eq!(response.status(), StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+    }
+    server.is_well().await;
+}
