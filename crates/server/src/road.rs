@@ -2,119 +2,146 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use capstan_api::{
     GroupVersion, GroupVersionResource, Status,
-    codec::MAX_BODY_BYTES,
-    selector::FieldSelector,
-    selector::Selector,
+    selector::{FieldSelector, Selector},
     status::{FAILURE, StatusReason},
 };
-use http::{HeaderValue, header, request::Parts};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use http::{HeaderName, HeaderValue, StatusCode, header, request::Parts};
 
 use crate::{
-    authorization::{Attributes, UserInfo, forbidden},
+    authorization::{Attributes, SYSTEM_MASTERS, UserInfo, forbidden},
     handlers::{
         self,
         call::{Call, header, wishes},
         form::{Form, Wishes, answer},
     },
-    http::{Body, Response},
+    http::{Body, Request, Response},
     request::{
         Endpoint, Query, RequestInfo, Url,
         negotiate::{Protobuf, Serves, check_route},
     },
-    server::{Closing, Inner},
+    serve::{
+        Load, ShutdownSignal, catch_panic, gzip, limits::REQUEST_TIMEOUT, plain_text, read_body, websocket,
+        with_timeout,
+    },
+    server::Inner,
 };
 
 /// Who asks, when the caller is this process itself and says so.
 #[derive(Clone, Debug)]
 pub struct InProcessUser(pub UserInfo);
 
-/// Answers a request.
-pub(crate) async fn answer_request<B>(server: &Arc<Inner>, request: http::Request<B>) -> Response
-where
-    B: http_body::Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send,
-{
-    let (parts, body) = request.into_parts();
-    let audit_id = match header(&parts.headers, http::HeaderName::from_static("audit-id")) {
+/// Answers a request. Whatever goes wrong on the way, there is an answer.
+pub(crate) async fn answer_request(server: &Arc<Inner>, request: Request) -> Response {
+    let (mut parts, body) = request.into_parts();
+    let audit_id = match header(&parts.headers, HeaderName::from_static("audit-id")) {
         "" => server.registry.ids.uid(),
         given => given.to_owned(),
     };
-    let mut response = walk(server, &parts, body).await;
+    let mut response = catch_panic(walk(server, &mut parts, body)).await;
     if let Ok(id) = HeaderValue::from_str(&audit_id) {
         response.headers_mut().insert("audit-id", id);
     }
-    response
+    gzip(&parts.headers, response)
 }
 
-async fn walk<B>(server: &Arc<Inner>, parts: &Parts, body: B) -> Response
-where
-    B: http_body::Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send,
-{
-    let target = parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-    let url = match Url::parse(target) {
+/// From the outside in: request info, authentication, impersonation, limits, authorization, and the handler.
+async fn walk(server: &Arc<Inner>, parts: &mut Parts, body: Body) -> Response {
+    let target = parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str).to_owned();
+    let url = match Url::parse(&target) {
         Ok(url) => url,
-        Err(error) => return text(400, format!("{error}\n")),
+        Err(error) => return plain_text(StatusCode::BAD_REQUEST, format!("{error}\n")),
     };
     let query = Query::parse(url.query);
     let info = match RequestInfo::new(parts.method.as_str(), &url, &query) {
         Ok(info) => info,
-        Err(error) => return text(500, error.body()),
+        Err(error) => return plain_text(StatusCode::INTERNAL_SERVER_ERROR, error.body()),
     };
-    let wishes = wishes(&parts.headers, url.query, &query);
-    let fail = |status: &Status| Form::plain(wishes).status(status);
-
-    let user = match server.authenticate(parts) {
+    let mut warnings = Vec::new();
+    let user = match server.authenticate(parts, &mut warnings) {
         Ok(user) => user,
-        Err(status) => return fail(&status),
+        Err(status) => return Form::plain(wishes(&parts.headers, url.query, &query)).status(&status),
     };
-    if let Err(status) = authorize(server, &info, &user) {
-        return fail(&status);
+    let load = Load::of(&info);
+    let _permit = match server.in_flight.enter(load, user.in_group(SYSTEM_MASTERS)) {
+        Ok(permit) => permit,
+        Err(refused) => return refused,
+    };
+    let asked = Asked { server, info: &info, url: &url, query: &query, user: &user, load };
+    let clock = Arc::clone(&server.registry.clock);
+    if load == Load::LongRunning {
+        return asked.answer(parts, body, warnings).await;
     }
-    if !info.is_resource_request {
-        return documents(server, parts, &info, wishes);
-    }
-    let gvr = GroupVersionResource::new(&*info.api_group, &*info.api_version, &*info.resource);
-    let known = server.registry.resource(&gvr);
-    let Some(resource) = known.filter(|resource| {
-        (info.subresource.is_empty() || resource.row.subresource(&info.subresource).is_some())
-            && (resource.namespaced || info.namespace.is_empty() || info.resource == "namespaces")
-            && info.parts().count() <= 3
-    }) else {
-        let group_version = GroupVersion::new(&*info.api_group, &*info.api_version);
-        if server.discovery.documents().get(&group_version.path()).is_some() {
-            return fail(&no_resource());
+    with_timeout(&*clock, REQUEST_TIMEOUT, asked.answer(parts, body, warnings)).await
+}
+
+/// A request that is understood, from somebody who is known.
+struct Asked<'a> {
+    server: &'a Arc<Inner>,
+    info: &'a RequestInfo,
+    url: &'a Url<'a>,
+    query: &'a Query<'a>,
+    user: &'a UserInfo,
+    load: Load,
+}
+
+impl Asked<'_> {
+    async fn answer(self, parts: &mut Parts, body: Body, warnings: Vec<String>) -> Response {
+        let Asked { server, info, url, query, user, load } = self;
+        let headers = parts.headers.clone();
+        let wishes = wishes(&headers, url.query, query);
+        let fail = |status: &Status| Form::plain(wishes).status(status);
+        if let Err(status) = authorize(server, info, user) {
+            return fail(&status);
         }
-        return not_found();
-    };
-    let body = match read_body(body).await {
-        Ok(body) => body,
-        Err(status) => return fail(&status),
-    };
-    let mut call = Call {
-        server,
-        info: &info,
-        raw_query: url.query,
-        query: &query,
-        headers: &parts.headers,
-        user: &user,
-        body,
-        resource,
-        warnings: Vec::new(),
-        closing: parts.extensions.get::<Closing>().cloned(),
-    };
-    let mut response = match handlers::dispatch(&mut call).await {
-        Ok(response) => response,
-        Err(status) => fail(&status),
-    };
-    for warning in &call.warnings {
-        if let Ok(value) = HeaderValue::from_str(&format!("299 - {}", capstan_api::go::quote(warning))) {
-            response.headers_mut().append("warning", value);
+        if !info.is_resource_request {
+            return documents(server, parts, info, wishes);
         }
+        let gvr = GroupVersionResource::new(&*info.api_group, &*info.api_version, &*info.resource);
+        let known = server.registry.resource(&gvr);
+        let Some(resource) = known.filter(|resource| {
+            (info.subresource.is_empty() || resource.row.subresource(&info.subresource).is_some())
+                && (resource.namespaced || info.namespace.is_empty() || info.resource == "namespaces")
+                && (info.parts().count() <= 3 || load == Load::LongRunning)
+        }) else {
+            let group_version = GroupVersion::new(&*info.api_group, &*info.api_version);
+            if server.discovery.documents().get(&group_version.path()).is_some() {
+                return fail(&no_resource());
+            }
+            return not_found();
+        };
+        let clock = Arc::clone(&server.registry.clock);
+        let body = match read_body(body, &*clock, REQUEST_TIMEOUT).await {
+            Ok(body) => body,
+            Err(status) => return fail(&status),
+        };
+        let mut call = Call {
+            server,
+            info,
+            raw_query: url.query,
+            query,
+            headers: &headers,
+            user,
+            body,
+            resource,
+            warnings,
+            closing: parts.extensions.get::<ShutdownSignal>().cloned(),
+        };
+        let mut response = match handlers::dispatch(&mut call).await {
+            Ok(response) if info.verb == "watch" && websocket::is_upgrade(&headers) => {
+                websocket::upgrade(parts, response)
+            }
+            Ok(response) => response,
+            Err(status) => fail(&status),
+        };
+        for warning in &call.warnings {
+            if let Ok(value) = HeaderValue::from_str(&format!("299 - {}", capstan_api::go::quote(warning))) {
+                response.headers_mut().append("warning", value);
+            }
+        }
+        response
     }
-    response
 }
 
 fn authorize(server: &Inner, info: &RequestInfo, user: &UserInfo) -> Result<(), Status> {
@@ -176,24 +203,5 @@ fn no_resource() -> Status {
 }
 
 fn not_found() -> Response {
-    text(404, "404 page not found\n".to_owned())
-}
-
-fn text(code: u16, body: String) -> Response {
-    let mut response = answer(code, "text/plain; charset=utf-8", Body::from(body));
-    response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
-    response
-}
-
-async fn read_body<B>(body: B) -> Result<Bytes, Status>
-where
-    B: http_body::Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send,
-{
-    match Limited::new(body, MAX_BODY_BYTES).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
-            Err(Status::request_entity_too_large(format!("limit is {MAX_BODY_BYTES}")))
-        }
-        Err(error) => Err(Status::bad_request(error.to_string())),
-    }
+    plain_text(StatusCode::NOT_FOUND, "404 page not found\n")
 }

@@ -12,7 +12,7 @@ use capstan_api::{Map, Status};
 use capstan_clock::{OsIds, RealClock, SharedClock, SharedIds};
 use capstan_storage::{SharedStore, Ttl};
 use http::request::Parts;
-use tokio::{sync::watch, task::JoinSet};
+use tokio::task::JoinSet;
 
 use crate::{
     admission,
@@ -20,9 +20,10 @@ use crate::{
     cache::CacheError,
     discovery::{self, Discovery},
     handlers::write::Effects,
-    http::Response,
+    http::{Request, Response},
     registry::{Registry, Stored},
     road::{self, InProcessUser},
+    serve::InFlight,
     start,
 };
 
@@ -52,7 +53,8 @@ impl Default for Config {
 
 /// What all requests share.
 pub(crate) struct Inner {
-    pub(crate) registry: Registry,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) in_flight: InFlight,
     pub(crate) discovery: Discovery,
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) rbac: Arc<RbacAuthorizer>,
@@ -61,7 +63,7 @@ pub(crate) struct Inner {
 
 impl Inner {
     /// Who sends this request.
-    pub(crate) fn authenticate(&self, parts: &Parts) -> Result<UserInfo, Status> {
+    pub(crate) fn authenticate(&self, parts: &mut Parts, _warnings: &mut Vec<String>) -> Result<UserInfo, Status> {
         match parts.extensions.get::<InProcessUser>() {
             Some(InProcessUser(user)) => Ok(user.clone()),
             None => Ok(UserInfo::new("system:anonymous", ["system:unauthenticated"])),
@@ -93,17 +95,6 @@ impl Admission {
     }
 }
 
-/// Tells streams that the server ends.
-#[derive(Clone, Debug)]
-pub(crate) struct Closing(watch::Receiver<bool>);
-
-impl Closing {
-    pub(crate) async fn closed(mut self) {
-        // A sender that is gone has ended too.
-        let _ = self.0.wait_for(|closed| *closed).await;
-    }
-}
-
 /// A Kubernetes API server, in this process. Sockets are one way to reach it, calling it is another.
 #[derive(Clone)]
 pub struct Server {
@@ -119,6 +110,7 @@ impl Server {
     /// When the store cannot be read or written.
     pub async fn start(store: SharedStore, config: Config) -> Result<Self, StartError> {
         let registry = Registry::start(store, Arc::clone(&config.clock), Arc::clone(&config.ids), config.event_ttl);
+        let registry = Arc::new(registry);
         registry.filled().await?;
         start::bootstrap(&registry).await?;
         let rbac = Arc::new(RbacAuthorizer::new(Rbac::default()));
@@ -130,6 +122,7 @@ impl Server {
         });
         let inner = Inner {
             registry,
+            in_flight: InFlight::default(),
             discovery,
             authorizer: Arc::new(Chain::new(vec![Arc::clone(&rbac) as Arc<dyn Authorizer>])),
             rbac,
@@ -139,10 +132,7 @@ impl Server {
     }
 
     /// Answers one request.
-    pub async fn answer<B>(&self, request: http::Request<B>) -> Response
-    where
-        B: http_body::Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send,
-    {
+    pub async fn answer(&self, request: Request) -> Response {
         road::answer_request(&self.inner, request).await
     }
 
@@ -159,10 +149,7 @@ impl fmt::Debug for Server {
     }
 }
 
-impl<B> tower_service::Service<http::Request<B>> for Server
-where
-    B: http_body::Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
-{
+impl tower_service::Service<Request> for Server {
     type Response = Response;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
@@ -171,7 +158,7 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+    fn call(&mut self, request: Request) -> Self::Future {
         let server = self.clone();
         Box::pin(async move { Ok(server.answer(request).await) })
     }

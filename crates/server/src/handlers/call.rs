@@ -27,7 +27,7 @@ pub(crate) struct Call<'a> {
     pub(crate) resource: Arc<Resource>,
     pub(crate) warnings: Vec<String>,
     /// Told when the server is to end, for answers that have no end of their own.
-    pub(crate) closing: Option<crate::server::Closing>,
+    pub(crate) closing: Option<crate::serve::ShutdownSignal>,
 }
 
 impl<'a> Call<'a> {
@@ -101,7 +101,7 @@ impl<'a> Call<'a> {
             object: write.object,
             old_object: write.old,
             options: None,
-            objects: &server.registry,
+            objects: &*server.registry,
             warnings: &mut self.warnings,
         }
     }
