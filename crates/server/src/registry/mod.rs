@@ -8,7 +8,7 @@ pub mod fields;
 mod hooks;
 pub mod layout;
 pub mod names;
-mod paths;
+pub(crate) mod paths;
 pub mod pod;
 pub mod prepare;
 mod rows;
