@@ -134,6 +134,8 @@ pub(super) fn same_meaning(a: &Map, b: &Map) -> bool {
         };
         match (a.filter(is_full), b.filter(is_full)) {
             (Some(Value::Object(a)), Some(Value::Object(b))) => maps.push((a, b)),
+            // All that is in it may be empty in turn.
+            (Some(Value::Object(one)), None) | (None, Some(Value::Object(one))) => maps.push((one, &EMPTY)),
             (Some(Value::Array(a)), Some(Value::Array(b))) if a.len() == b.len() => {
                 values.extend(a.iter().map(Some).zip(b.iter().map(Some)));
             }
