@@ -1,7 +1,8 @@
 //! What changes or refuses a write after it was authorized and before it is committed: a chain of small plugins.
 //!
 //! The order of a write: [`Plugin::admit`] of each plugin, the strategy and validation, [`Plugin::validate`] of each.
-//! Plugins read other objects through [`Objects`] and never wait.
+//! Plugins read other objects through [`Objects`] and never wait. [`Chain`] has those that are on in upstream's order;
+//! what may wait, policies and webhooks, goes between its halves ([`Chain::split`]).
 
 mod always_pull_images;
 mod certificates;

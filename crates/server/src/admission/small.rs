@@ -33,8 +33,8 @@ impl Plugin for LimitPodHardAntiAffinityTopology {
                 &PODS,
                 paths::text(pod, "metadata.name"),
                 format!(
-                    "affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey {key} but only key {HOSTNAME} is \
-                     allowed"
+                    "affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey {key} but only key {HOSTNAME} \
+                     is allowed"
                 ),
             )),
         }

@@ -114,7 +114,8 @@ fn what_nodes_may_do() {
     check(create, slices, ("", "s"), NODE, r#"{"spec":{"nodeName":"n"}}"#, "", "");
     let slice = |verb| {
         format!(
-            r#"403 resourceslices.resource.k8s.io "s" is forbidden: can only {verb} ResourceSlice with the same NodeName as the requesting node"#
+            "403 resourceslices.resource.k8s.io \"s\" is forbidden: can only {verb} ResourceSlice with the same \
+             NodeName as the requesting node"
         )
     };
     check(create, slices, ("", "s"), NODE, r#"{"spec":{}}"#, "", &slice("create"));
@@ -128,7 +129,8 @@ fn what_nodes_may_do() {
         NODE,
         "{}",
         "",
-        r#"403 podcertificaterequests.certificates.k8s.io "r" is forbidden: PodCertificateRequest feature gate is disabled"#,
+        "403 podcertificaterequests.certificates.k8s.io \"r\" is forbidden: PodCertificateRequest feature gate is \
+         disabled",
     );
     let claim = |text: &str| format!(r#"403 persistentvolumeclaims "c" is forbidden: {text}"#);
     check(update, "/v1/persistentvolumeclaims", ("a", "c"), NODE, "{}", "{}", &claim("may only update PVC status"));
@@ -156,7 +158,8 @@ fn what_nodes_may_do() {
         NODE,
         csr,
         "",
-        r#"403 certificatesigningrequests.certificates.k8s.io "c" is forbidden: unable to parse csr: PEM block type must be CERTIFICATE REQUEST"#,
+        "403 certificatesigningrequests.certificates.k8s.io \"c\" is forbidden: unable to parse csr: PEM block type \
+         must be CERTIFICATE REQUEST",
     );
     let source = r#"{"spec":{"configSource":{}}}"#;
     check(
@@ -226,7 +229,8 @@ fn tokens_for_the_audiences_of_drivers() {
     check(r#"{"persistentVolumeClaim":{"claimName":"q"}},{"csi":{"driver":"d"}}"#, "");
     check(
         r#"{"emptyDir":{}}"#,
-        "audience \"x\" not found in pod spec volume, system:node:n is not authorized to request tokens for this audience",
+        "audience \"x\" not found in pod spec volume, system:node:n is not authorized to request tokens for \
+         this audience",
     );
 }
 
@@ -250,8 +254,8 @@ fn claims_grow_by_class() {
         let answer = answer.strip_prefix(r#"403 persistentvolumeclaims "c" is forbidden: "#).unwrap_or("");
         assert_eq!(answer, expected, "{class} {phase} {sizes:?}");
     }
-    const REFUSED: &str = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc \
-                           must support resize";
+    const REFUSED: &str = "only dynamically provisioned pvc can be resized and the storageclass that provisions the \
+                           pvc must support resize";
     check("yes", "Bound", ["1Gi", "2Gi"], "");
     check("yes", "Pending", ["1Gi", "2Gi"], "Only bound persistent volume claims can be expanded");
     check("no", "Bound", ["1Gi", "1025Mi"], REFUSED);
@@ -267,7 +271,8 @@ fn the_newest_default_class() {
         let mut world = World::of(&[("namespaces", "", r#"{"metadata":{"name":"a"}}"#)]);
         for (name, created, mark) in classes {
             let class = format!(
-                r#"{{"metadata":{{"name":"{name}","creationTimestamp":"{created}","annotations":{{"{mark}":"true"}}}}}}"#
+                r#"{{"metadata":{{"name":"{name}","creationTimestamp":"{created}",
+                "annotations":{{"{mark}":"true"}}}}}}"#
             );
             world.add("storage.k8s.io", "storageclasses", "", &parse(&class).into());
         }
@@ -294,7 +299,10 @@ fn images_are_pulled() {
         assert_eq!(answer(&write, &chain, &World::default()), expected);
     };
     let pod = r#"{"spec":{"containers":[{"image":"i"}],"initContainers":[{"image":"j"}],"volumes":[{"image":{}}]}}"#;
-    let pulled = r#"{"spec":{"containers":[{"image":"i","imagePullPolicy":"Always"}],"initContainers":[{"image":"j","imagePullPolicy":"Always"}],"volumes":[{"image":{"pullPolicy":"Always"}}]}}"#;
+    let pulled = concat!(
+        r#"{"spec":{"containers":[{"image":"i","imagePullPolicy":"Always"}],"#,
+        r#""initContainers":[{"image":"j","imagePullPolicy":"Always"}],"volumes":[{"image":{"pullPolicy":"Always"}}]}}"#
+    );
     check(Operation::Create, pod, "", pulled);
     check(Operation::Update, pod, pod, pod);
     check(Operation::Update, pod, r#"{"spec":{"containers":[{"image":"i"}]}}"#, pulled);
@@ -360,7 +368,8 @@ fn bundles_are_attested() {
     fn check(operation: Operation, who: &[&str], new: &str, old: &str, is_allowed: bool) {
         let resource = "certificates.k8s.io/v1beta1/clustertrustbundles";
         let answer = answer(&write(operation, resource, ("", "b"), who, new, old), &chain(&[]), &World::default());
-        let expected = r#"403 clustertrustbundles.certificates.k8s.io "b" is forbidden: user not permitted to attest for signerName "x.io/s""#;
+        let expected = "403 clustertrustbundles.certificates.k8s.io \"b\" is forbidden: user not permitted to attest \
+                        for signerName \"x.io/s\"";
         assert_eq!(answer != expected, is_allowed, "{answer}");
     }
     let bundle = r#"{"metadata":{},"spec":{"signerName":"x.io/s","trustBundle":"t"}}"#;
