@@ -26,6 +26,23 @@ fn digits(bytes: &[u8], alphabet: &[u8; 64]) -> String {
     out
 }
 
+/// The bytes behind base64 with padding, or where it goes wrong. Padding is not counted.
+pub(crate) fn decode(text: &[u8]) -> Result<Vec<u8>, usize> {
+    let digits = text.iter().filter(|c| !matches!(c, b'\n' | b'\r')).map(|c| match c {
+        // The digits of the other alphabet are wrong here, and what is wrong there too stands for them.
+        b'-' | b'_' => b'!',
+        b'+' => b'-',
+        b'/' => b'_',
+        c => *c,
+    });
+    let mut digits: Vec<u8> = digits.collect();
+    let padded = digits.len();
+    while padded - digits.len() < 2 && digits.last() == Some(&b'=') {
+        digits.pop();
+    }
+    decode_url(&digits)
+}
+
 /// The bytes behind base64 for URLs, or where it goes wrong. As in Go, line breaks are skipped and the last bits are
 /// not looked at.
 pub(crate) fn decode_url(text: &[u8]) -> Result<Vec<u8>, usize> {
@@ -68,6 +85,9 @@ mod tests {
             assert_eq!(decode_url(text.as_bytes()), Err(expected), "{text}");
         }
         assert_eq!(decode_url(b"YW\nJj"), Ok(b"abc".to_vec()));
+        assert_eq!(decode(b"+/8\n="), Ok(vec![0xfb, 0xff]));
+        assert_eq!(decode(b"-_8="), Err(0));
+        assert_eq!(decode(b"Y==="), Err(1));
         for (bytes, padded) in
             [(&b""[..], ""), (b"a", "YQ=="), (b"ab", "YWI="), (b"abc", "YWJj"), (b"\xfb\xff", "+/8=")]
         {

@@ -1,9 +1,54 @@
 //! What changes or refuses a write after it was authorized and before it is committed: a chain of small plugins.
 //!
 //! The order of a write: [`Plugin::admit`] of each plugin, the strategy and validation, [`Plugin::validate`] of each.
-//! Plugins read other objects through [`Objects`] and never wait.
+//! Plugins read other objects through [`Objects`] and never wait. [`Chain`] has those that are on in upstream's order;
+//! what may wait, policies and webhooks, goes between its halves ([`Chain::split`]).
+
+mod always_pull_images;
+mod certificates;
+mod chain;
+mod claim_resize;
+mod common;
+mod default_class;
+mod namespace_lifecycle;
+mod node_restriction;
+mod node_taint;
+mod owner_references;
+mod pod_node_selector;
+mod pod_references;
+mod pod_resize;
+mod pod_topology_labels;
+mod priority;
+mod protection;
+mod runtime_class;
+mod service_account;
+mod small;
+#[cfg(test)]
+mod tests;
+mod tolerations;
 
 use capstan_api::{GroupVersionKind, GroupVersionResource, Map, Status, Time};
+
+pub use always_pull_images::AlwaysPullImages;
+pub use certificates::{
+    CertificateApproval, CertificateSigning, CertificateSubjectRestriction, ClusterTrustBundleAttest,
+};
+pub use chain::{Chain, ChoiceError, Parts};
+pub use claim_resize::PersistentVolumeClaimResize;
+pub use default_class::{DEFAULT_INGRESS_CLASS, DEFAULT_STORAGE_CLASS, DefaultClass};
+pub use namespace_lifecycle::{NamespaceExists, NamespaceLifecycle};
+pub use node_restriction::NodeRestriction;
+pub use node_taint::TaintNodesByCondition;
+pub use owner_references::OwnerReferencesPermissionEnforcement;
+pub use pod_node_selector::PodNodeSelector;
+pub use pod_resize::{NodeDeclaredFeatureValidator, PodResizeValidator};
+pub use pod_topology_labels::PodTopologyLabels;
+pub use priority::Priority;
+pub use protection::{POD_GROUP_PROTECTION, Protection, STORAGE_OBJECT_IN_USE_PROTECTION};
+pub use runtime_class::RuntimeClass;
+pub use service_account::ServiceAccount;
+pub use small::{AlwaysAdmit, AlwaysDeny, DenyServiceExternalIPs, LimitPodHardAntiAffinityTopology};
+pub use tolerations::{DefaultTolerationSeconds, ExtendedResourceToleration};
 
 use crate::{authorization::UserInfo, objects::Objects};
 
