@@ -7,12 +7,17 @@
 //! knows some kinds only.
 
 pub mod admission;
+pub mod audit;
 pub mod authorization;
 mod base64;
 pub mod bootstrap;
 pub mod cache;
 pub mod discovery;
+pub mod flowcontrol;
+pub mod health;
 pub mod http;
+pub mod index;
+pub mod metrics;
 pub mod objects;
 pub mod pretty;
 pub mod printers;
@@ -20,3 +25,4 @@ pub mod registry;
 pub mod request;
 mod sha256;
 pub mod validation;
+pub mod warnings;
