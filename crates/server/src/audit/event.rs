@@ -1,6 +1,6 @@
 //! An audit event, which grows as a request goes on.
 
-use std::{collections::BTreeMap, mem};
+use std::collections::BTreeMap;
 
 use capstan_api::{Map, MicroTime, Status, Time, Value, go, json};
 
@@ -128,7 +128,11 @@ impl Event {
     /// The status that the client gets instead of an object.
     pub fn response_status(&mut self, status: &Status) {
         self.status = Some(Status { metadata: None, ..status.clone() });
-        self.response_object(|| json_of(status));
+        self.response_object(|| {
+            let mut json = Json::default();
+            write_status(status, true, &mut json);
+            json.finish()
+        });
     }
 
     /// The code of the answer.
@@ -152,7 +156,8 @@ impl Event {
             metadata.and_then(|metadata| metadata.remove("managedFields"));
         };
         strip(&mut value);
-        for item in value.get_mut("items").and_then(Value::as_array_mut).into_iter().flat_map(|items| items.iter_mut()) {
+        for item in value.get_mut("items").and_then(Value::as_array_mut).into_iter().flat_map(|items| items.iter_mut())
+        {
             strip(item);
         }
         for row in value.get_mut("rows").and_then(Value::as_array_mut).into_iter().flat_map(|rows| rows.iter_mut()) {
@@ -203,7 +208,7 @@ impl Event {
         // The first stage comes before there is an answer, whatever was learned since.
         if let Some(status) = self.status.as_ref().filter(|_| stage != Stage::RequestReceived) {
             json.key("responseStatus");
-            json.raw(&status_without_kind(status));
+            write_status(status, false, json);
         }
         for (key, object) in [("requestObject", &self.request_object), ("responseObject", &self.response_object)] {
             if let Some(object) = object {
@@ -220,8 +225,47 @@ impl Event {
     }
 }
 
-fn json_of(status: &Status) -> Vec<u8> {
-    serde_json_of(status)
+/// A status in upstream's order of fields; as an object of its own it has a kind.
+fn write_status(status: &Status, kind: bool, json: &mut Json) {
+    json.object(|json| {
+        if kind {
+            json.field("kind", "Status");
+            json.field("apiVersion", "v1");
+        }
+        json.key("metadata");
+        json.object(|_| {});
+        some_field(json, "status", &status.status);
+        some_field(json, "message", &status.message);
+        some_field(json, "reason", status.reason.as_str());
+        if let Some(details) = &status.details {
+            json.key("details");
+            json.object(|json| {
+                some_field(json, "name", &details.name);
+                some_field(json, "group", &details.group);
+                some_field(json, "kind", &details.kind);
+                some_field(json, "uid", &details.uid);
+                if !details.causes.is_empty() {
+                    json.key("causes");
+                    json.array(&details.causes, |json, cause| {
+                        json.object(|json| {
+                            some_field(json, "reason", &cause.reason);
+                            some_field(json, "message", &cause.message);
+                            some_field(json, "field", &cause.field);
+                        });
+                    });
+                }
+                some_number(json, "retryAfterSeconds", details.retry_after_seconds);
+            });
+        }
+        some_number(json, "code", status.code);
+    });
+}
+
+fn some_number(json: &mut Json, key: &str, number: i32) {
+    if number != 0 {
+        json.key(key);
+        json.raw(number.to_string().as_bytes());
+    }
 }
 
 fn some_field(json: &mut Json, key: &str, text: &str) {

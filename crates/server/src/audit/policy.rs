@@ -124,7 +124,7 @@ struct GroupResources {
 }
 
 /// Why a policy cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum PolicyError {
     /// It is neither YAML nor JSON.
     Decode(String),
@@ -214,7 +214,8 @@ fn validate(policy: &Map) -> ErrorList {
             if !matches!(group, "" | "*") && !messages.is_empty() {
                 errors.push(Error::invalid(place.child("group"), group, messages.join(",")));
             }
-            let names = resources.get("resourceNames").filter(|names| names.as_array().is_some_and(|names| !names.is_empty()));
+            let names =
+                resources.get("resourceNames").filter(|names| names.as_array().is_some_and(|names| !names.is_empty()));
             if let Some(names) = names
                 && read::list(resources, "resources").is_empty()
             {

@@ -37,6 +37,12 @@ impl Json {
         self.0.push(b']');
     }
 
+    /// A value that is JSON already.
+    pub(crate) fn raw(&mut self, json: &[u8]) {
+        self.begin();
+        self.0.extend_from_slice(json);
+    }
+
     /// A string.
     pub(crate) fn text(&mut self, text: &str) {
         self.begin();
