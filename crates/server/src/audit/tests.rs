@@ -100,7 +100,7 @@ fn policies_that_cannot_be_used() {
     rule("{}", "rules[0].level: Required value");
     rule(
         "{level: All}",
-        r#"rules[0].level: Unsupported value: "All": supported values: "Metadata", "None", "Request", "RequestResponse""#,
+        r#"rules[0].level: Unsupported value: "All": supported values: "None", "Metadata", "Request", "RequestResponse""#,
     );
     rule(
         "{level: None, nonResourceURLs: ['a', '/*/b']}",
