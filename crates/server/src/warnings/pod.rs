@@ -41,7 +41,7 @@ pub(super) fn pod_create(object: &Map, _: Option<&Map>, out: &mut Vec<String>) {
         }
     }
     name_of_hosts(object, "this is used in the Pod's hostname", out);
-    pod_spec(metadata, spec, &Path::ROOT, out);
+    pod_spec(metadata, spec, false, &Path::ROOT, out);
 }
 
 /// Names of objects that end up in the names of hosts.
@@ -57,11 +57,10 @@ pub(super) fn name_of_hosts(object: &Map, used: &str, out: &mut Vec<String>) {
 
 /// A template, at its place.
 pub(super) fn template(template: &Map, path: &Path<'_>, out: &mut Vec<String>) {
-    pod_spec(read::at(template, "metadata"), read::at(template, "spec"), path, out);
+    pod_spec(read::at(template, "metadata"), read::at(template, "spec"), true, path, out);
 }
 
-fn pod_spec(metadata: &Map, spec: &Map, path: &Path<'_>, out: &mut Vec<String>) {
-    let is_template = !path.to_string().is_empty() && path.to_string() != "<nil>";
+fn pod_spec(metadata: &Map, spec: &Map, is_template: bool, path: &Path<'_>, out: &mut Vec<String>) {
     let annotations = read::at(metadata, "annotations");
     let annotations_path = path.child("metadata");
     let annotations_path = annotations_path.child("annotations");
@@ -234,15 +233,13 @@ fn apparmor(metadata: &Map, spec: &Map, container: &Map, path: &Path<'_>, out: &
 /// How many ports of a pod are compared with each other.
 const MAX_PORTS: usize = 1000;
 
+/// A port that is taken: where it stands, and its address and port on the host.
+type TakenPort<'a> = (String, &'a str, i64);
+
 fn ports(spec: &Map, path: &Path<'_>, out: &mut Vec<String>) {
-    let mut taken: BTreeMap<(i64, &str), Vec<(String, &str, i64)>> = BTreeMap::new();
-    let mut count = 0;
-    for (list, i, j, port) in all_ports(spec) {
-        let (list_path, field);
-        list_path = path.child(list);
-        let container_path = list_path.index(i);
-        let ports_path = container_path.child("ports");
-        field = ports_path.index(j);
+    let mut taken: BTreeMap<(i64, &str), Vec<TakenPort<'_>>> = BTreeMap::new();
+    for (count, (list, i, j, port)) in all_ports(spec).enumerate() {
+        let field = path.child(list).index(i).child("ports").index(j).to_string();
         let number = |key| read::int(port, key).unwrap_or(0);
         let (host_ip, host_port, protocol) =
             (read::text(port, "hostIP"), number("hostPort"), read::text(port, "protocol"));
@@ -266,9 +263,8 @@ fn ports(spec: &Map, path: &Path<'_>, out: &mut Vec<String>) {
             };
             out.push(format!("{field}: {problem} port definition with {other}"));
         }
-        count += 1;
-        if count <= MAX_PORTS {
-            others.push((field.to_string(), host_ip, host_port));
+        if count < MAX_PORTS {
+            others.push((field, host_ip, host_port));
         }
     }
 }
