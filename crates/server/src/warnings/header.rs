@@ -1,7 +1,5 @@
 //! `Warning` headers: each warning once, and not too much of them.
 
-use std::fmt::Write;
-
 use http::{HeaderMap, HeaderValue, header::WARNING};
 
 /// How many characters all warnings of an answer may have before they are cut.
@@ -40,10 +38,8 @@ impl Warnings {
     /// The values of the headers. If all of them together are too long, each is cut, and those behind the limit are
     /// left out.
     fn values(&self) -> Vec<HeaderValue> {
-        let total =
-            |texts: &[String]| texts.iter().filter(|text| !has_control(text)).map(|text| text.chars().count()).sum();
-        let cut: usize = total(&self.texts);
-        let cut = cut > MAX_TOTAL;
+        let told = self.texts.iter().filter(|text| !has_control(text));
+        let cut = told.map(|text| text.chars().count()).sum::<usize>() > MAX_TOTAL;
         let (mut values, mut written) = (Vec::new(), 0);
         for text in &self.texts {
             if cut && written >= MAX_TOTAL {
@@ -84,7 +80,7 @@ fn value(text: &str) -> Option<HeaderValue> {
         if matches!(c, '"' | '\\') {
             out.push('\\');
         }
-        out.write_char(c).expect("a String takes everything");
+        out.push(c);
     }
     out.push('"');
     HeaderValue::from_bytes(out.as_bytes()).ok()
