@@ -5,15 +5,23 @@
 //! ([`registry`], [`validation`]), the read side over a store ([`cache`]), rows of tables ([`printers`]), and what a
 //! new cluster has by itself ([`bootstrap`]). Sockets are in [`serve`]. What joins them all is still to come;
 //! [`validation`] knows some kinds only.
+//! new cluster has by itself ([`bootstrap`]). Beside the road stands what looks at it: [`health`], [`metrics`],
+//! [`flowcontrol`], [`audit`], [`warnings`]. What joins them, commits and sockets, is still to come; [`validation`]
+//! knows some kinds only.
 
 pub mod admission;
+pub mod audit;
 pub mod authorization;
 mod base64;
 pub mod bootstrap;
 pub mod cache;
 pub mod discovery;
+pub mod flowcontrol;
 mod handlers;
+pub mod health;
 pub mod http;
+pub mod index;
+pub mod metrics;
 pub mod objects;
 pub mod pretty;
 pub mod printers;

@@ -136,6 +136,48 @@ pub fn validate_legacy_cidr(path: &Path<'_>, value: &str, strict: bool, old: &[&
     if old.contains(&value) { ErrorList::new() } else { parse_cidr(path, value, strict).err().unwrap_or_default() }
 }
 
+/// What clients are warned of about an IP address in an old field; nothing about what is not an address at all.
+#[must_use]
+pub fn warnings_for_ip(path: &Path<'_>, value: &str) -> Vec<String> {
+    let Some(ip) = parse_sloppy(value) else { return Vec::new() };
+    let (shown, printed) = (go::quote(value), go::quote(&print(ip)));
+    if value.parse::<IpAddr>().is_err() || is_4_in_6(ip) {
+        return vec![format!("{path}: non-standard IP address {shown} is invalid: use {printed}")];
+    }
+    if ip.is_ipv6() && print(ip) != value {
+        return vec![format!("{path}: IPv6 address {shown} should be in RFC 5952 canonical format ({printed})")];
+    }
+    Vec::new()
+}
+
+/// What clients are warned of about a CIDR in an old field; nothing about what is not a CIDR at all.
+#[must_use]
+pub fn warnings_for_cidr(path: &Path<'_>, value: &str) -> Vec<String> {
+    let Some((ip, length)) = parse_cidr_sloppy(value) else { return Vec::new() };
+    let mut warnings = Vec::new();
+    let shown = go::quote(value);
+    // Go takes the network of an IPv4 address in IPv6 for one of IPv4, if the prefix says no less.
+    let (network, size) = match is_4_in_6(ip) {
+        true if length >= 96 => (format!("{}/{}", print(masked(ip, length)), length - 96), 128),
+        _ => (format!("{}/{length}", print(masked(ip, length))), bits(ip)),
+    };
+    let network = go::quote(&network);
+    if masked(ip, length) != ip {
+        let single = go::quote(&format!("{}/{size}", print(ip)));
+        warnings.push(format!(
+            "{path}: CIDR value {shown} is ambiguous in this context (should be {network} or {single}?)"
+        ));
+    }
+    let (address, prefix) = value.split_once('/').unwrap_or_default();
+    if address.parse::<IpAddr>().is_err() || prefix.len() > 1 && prefix.starts_with('0') || is_4_in_6(ip) {
+        warnings.push(format!("{path}: non-standard CIDR value {shown} is invalid: use {network}"));
+    }
+    if warnings.is_empty() && ip.is_ipv6() && format!("{}/{length}", print(ip)) != value {
+        warnings.push(format!("{path}: IPv6 CIDR value {shown} should be in RFC 5952 canonical format ({network})"));
+    }
+    warnings
+}
+
 /// A CIDR that means an address in its network, in canonical form.
 #[must_use]
 pub fn is_valid_interface_address(path: &Path<'_>, value: &str) -> ErrorList {

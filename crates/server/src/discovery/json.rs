@@ -4,11 +4,11 @@ use capstan_api::json::write_str;
 
 /// JSON that is being written, compact.
 #[derive(Default)]
-pub(super) struct Json(Vec<u8>);
+pub(crate) struct Json(Vec<u8>);
 
 impl Json {
     /// What has been written.
-    pub(super) fn finish(self) -> Vec<u8> {
+    pub(crate) fn finish(self) -> Vec<u8> {
         self.0
     }
 
@@ -20,7 +20,7 @@ impl Json {
     }
 
     /// An object, whose fields `fill` writes.
-    pub(super) fn object(&mut self, fill: impl FnOnce(&mut Self)) {
+    pub(crate) fn object(&mut self, fill: impl FnOnce(&mut Self)) {
         self.begin();
         self.0.push(b'{');
         fill(self);
@@ -28,7 +28,7 @@ impl Json {
     }
 
     /// An array, each element written by `each`.
-    pub(super) fn array<T>(&mut self, items: impl IntoIterator<Item = T>, mut each: impl FnMut(&mut Self, T)) {
+    pub(crate) fn array<T>(&mut self, items: impl IntoIterator<Item = T>, mut each: impl FnMut(&mut Self, T)) {
         self.begin();
         self.0.push(b'[');
         for item in items {
@@ -37,39 +37,45 @@ impl Json {
         self.0.push(b']');
     }
 
+    /// A value that is JSON already.
+    pub(crate) fn raw(&mut self, json: &[u8]) {
+        self.begin();
+        self.0.extend_from_slice(json);
+    }
+
     /// A string.
-    pub(super) fn text(&mut self, text: &str) {
+    pub(crate) fn text(&mut self, text: &str) {
         self.begin();
         write_str(text, &mut self.0);
     }
 
     /// The key of the value that comes next.
-    pub(super) fn key(&mut self, key: &str) {
+    pub(crate) fn key(&mut self, key: &str) {
         self.text(key);
         self.0.push(b':');
     }
 
     /// A field that is a string.
-    pub(super) fn field(&mut self, key: &str, text: &str) {
+    pub(crate) fn field(&mut self, key: &str, text: &str) {
         self.key(key);
         self.text(text);
     }
 
     /// A field that is a boolean.
-    pub(super) fn flag(&mut self, key: &str, flag: bool) {
+    pub(crate) fn flag(&mut self, key: &str, flag: bool) {
         self.key(key);
         self.begin();
         self.0.extend_from_slice(if flag { b"true" } else { b"false" });
     }
 
     /// A field that is a list of strings.
-    pub(super) fn texts<T: AsRef<str>>(&mut self, key: &str, texts: &[T]) {
+    pub(crate) fn texts<T: AsRef<str>>(&mut self, key: &str, texts: &[T]) {
         self.key(key);
         self.array(texts, |json, text| json.text(text.as_ref()));
     }
 
     /// A field that is a list of strings, left out if there are none.
-    pub(super) fn some_texts<T: AsRef<str>>(&mut self, key: &str, texts: &[T]) {
+    pub(crate) fn some_texts<T: AsRef<str>>(&mut self, key: &str, texts: &[T]) {
         if !texts.is_empty() {
             self.texts(key, texts);
         }

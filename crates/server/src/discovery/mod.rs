@@ -3,7 +3,7 @@
 //! The documents are rendered from rows, built-in and custom alike, when they are first asked for, and kept as bytes
 //! until the rows change. Readers get a snapshot: the documents of one [`Documents`] fit together.
 
-mod json;
+pub(crate) mod json;
 mod render;
 mod resource;
 #[cfg(test)]
