@@ -3,6 +3,12 @@
 //! The order of a write: [`Plugin::admit`] of each plugin, the strategy and validation, [`Plugin::validate`] of each.
 //! Plugins read other objects through [`Objects`] and never wait.
 
+mod forbidden;
+//pub mod limit_ranger;
+pub mod pod_security;
+//pub mod resource_quota;
+//mod resources;
+
 use capstan_api::{GroupVersionKind, GroupVersionResource, Map, Status, Time};
 
 use crate::{authorization::UserInfo, objects::Objects};

@@ -7,7 +7,7 @@ mod apps;
 mod config;
 mod pod;
 mod rbac;
-mod read;
+pub(crate) mod read;
 mod rules;
 mod service;
 
