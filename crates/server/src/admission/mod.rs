@@ -4,10 +4,10 @@
 //! Plugins read other objects through [`Objects`] and never wait.
 
 mod forbidden;
-//pub mod limit_ranger;
+pub mod limit_ranger;
 pub mod pod_security;
-//pub mod resource_quota;
-//mod resources;
+pub mod resource_quota;
+mod resources;
 
 use capstan_api::{GroupVersionKind, GroupVersionResource, Map, Status, Time};
 

@@ -182,10 +182,7 @@ pub(super) fn se_linux_options(pod: Pod<'_>, version: i64) -> Option<Violation> 
     let user = user.then(|| "user may not be set".to_owned());
     let role = role.then(|| "role may not be set".to_owned());
     let data: Vec<_> = bad.into_iter().chain(user).chain(role).collect();
-    violation(
-        "seLinuxOptions",
-        format!("{who} set forbidden securityContext.seLinuxOptions: {}", data.join("; ")),
-    )
+    violation("seLinuxOptions", format!("{who} set forbidden securityContext.seLinuxOptions: {}", data.join("; ")))
 }
 
 const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";

@@ -95,7 +95,10 @@ static CHECKS: &[Check] = &[
     baseline("hostProbesAndHostLifecycle", &[(34, base::host_probes_and_host_lifecycle)]),
     baseline("privileged", &[(0, base::privileged)]),
     baseline("procMount", &[(0, base::proc_mount), (35, |pod| unless_user_namespace(pod, base::proc_mount))]),
-    baseline("seLinuxOptions", &[(0, |pod| base::se_linux_options(pod, 0)), (31, |pod| base::se_linux_options(pod, 31))]),
+    baseline(
+        "seLinuxOptions",
+        &[(0, |pod| base::se_linux_options(pod, 0)), (31, |pod| base::se_linux_options(pod, 31))],
+    ),
     baseline("seccompProfile_baseline", &[(0, base::seccomp_annotations), (19, base::seccomp_profile)]),
     baseline(
         "sysctls",
@@ -110,10 +113,7 @@ static CHECKS: &[Check] = &[
     restricted(
         "allowPrivilegeEscalation",
         "",
-        &[
-            (8, strict::allow_privilege_escalation),
-            (25, |pod| unless_windows(pod, strict::allow_privilege_escalation)),
-        ],
+        &[(8, strict::allow_privilege_escalation), (25, |pod| unless_windows(pod, strict::allow_privilege_escalation))],
     ),
     restricted(
         "capabilities_restricted",
@@ -167,9 +167,12 @@ pub(super) fn reasons(violations: &[Violation]) -> String {
 
 /// The reasons with their details.
 pub(super) fn details(violations: &[Violation]) -> String {
-    let each = violations.iter().map(|Violation { reason, detail }| {
-        if detail.is_empty() { (*reason).to_owned() } else { format!("{reason} ({detail})") }
-    });
+    let each =
+        violations.iter().map(
+            |Violation { reason, detail }| {
+                if detail.is_empty() { (*reason).to_owned() } else { format!("{reason} ({detail})") }
+            },
+        );
     each.collect::<Vec<_>>().join(", ")
 }
 

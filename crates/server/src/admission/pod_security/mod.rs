@@ -133,9 +133,8 @@ impl PodSecurity {
     /// The policy of the namespace that the request is about, if there is such a namespace.
     fn policy(&self, request: &Request<'_>) -> Option<Policy> {
         let namespace = request.objects.get(&GroupResource::new("", "namespaces"), "", request.namespace)?;
-        let label = |name: &str| {
-            namespace.labels.iter().find(|(label, _)| label == name).map(|(_, value)| value.to_string())
-        };
+        let label =
+            |name: &str| namespace.labels.iter().find(|(label, _)| label == name).map(|(_, value)| value.to_string());
         Some(Policy::of(&label, &self.defaults).0)
     }
 
@@ -175,7 +174,8 @@ impl PodSecurity {
         if !request.subresource.is_empty() || self.is_exempt(request) {
             return;
         }
-        let template = request.object.as_deref().and_then(|owner| path.iter().try_fold(owner, |map, key| object(map, key)));
+        let template =
+            request.object.as_deref().and_then(|owner| path.iter().try_fold(owner, |map, key| object(map, key)));
         if let (Some(policy), Some(template)) = (self.policy(request), template) {
             let pod = Pod::new(template);
             if !self.is_exempt_class(pod.spec) {
@@ -193,7 +193,8 @@ impl PodSecurity {
     fn warnings_of_pods(&self, pods: Vec<Arc<Object>>, namespace: &str, enforce: LevelVersion) -> Vec<String> {
         let exempts = !self.exemptions.runtime_classes.is_empty();
         let read = |pod: &Arc<Object>| json::parse(&pod.json).unwrap_or_default();
-        let spec = |pod: &Value| pod.get("spec").and_then(Value::as_object).is_some_and(|spec| self.is_exempt_class(spec));
+        let spec =
+            |pod: &Value| pod.get("spec").and_then(Value::as_object).is_some_and(|spec| self.is_exempt_class(spec));
         let pods: Vec<_> = pods.into_iter().filter(|pod| !exempts || !spec(&read(pod))).collect();
         let total = pods.len();
         let checked = first_of_each_controller(pods);
@@ -219,8 +220,9 @@ impl PodSecurity {
         }
         if !found.is_empty() {
             let (namespace, level) = (go::quote(namespace), go::quote(&enforce.to_string()));
-            warnings
-                .push(format!("existing pods in namespace {namespace} violate the new PodSecurity enforce level {level}"));
+            warnings.push(format!(
+                "existing pods in namespace {namespace} violate the new PodSecurity enforce level {level}"
+            ));
         }
         let mut each: Vec<_> = found
             .into_iter()

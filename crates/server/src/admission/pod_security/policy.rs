@@ -172,12 +172,7 @@ impl Policy {
     }
 
     /// The warning about labels of a namespace that is exempt, if they would mean something elsewhere.
-    pub fn exempt_warning(
-        &self,
-        namespace: &str,
-        labels: &Labels<'_>,
-        defaults: &Policy,
-    ) -> Option<String> {
+    pub fn exempt_warning(&self, namespace: &str, labels: &Labels<'_>, defaults: &Policy) -> Option<String> {
         let modes = [
             ("enforce", &self.enforce, &defaults.enforce, [ENFORCE, ENFORCE_VERSION]),
             ("audit", &self.audit, &defaults.audit, [AUDIT, AUDIT_VERSION]),
