@@ -10,14 +10,19 @@ use crate::validation::read::{at, text};
 /// What upstream calls an object whose name nobody can tell.
 const UNKNOWN: &str = "Unknown";
 
-/// The object's name, what its name is generated from, or [`UNKNOWN`].
-fn name<'a>(request: &'a Request<'_>) -> &'a str {
-    let metadata = request.object.as_deref().map(|object| at(object, "metadata"));
-    let of = |field| metadata.map_or("", |metadata| text(metadata, field));
-    [request.name, of("name"), of("generateName")].into_iter().find(|name| !name.is_empty()).unwrap_or(UNKNOWN)
+/// A name that the object itself has.
+fn own<'a>(request: &'a Request<'_>, field: &str) -> &'a str {
+    request.object.as_deref().map_or("", |object| text(at(object, "metadata"), field))
+}
+
+/// The name of the object; one that was generated is in the object only.
+pub(super) fn name<'a>(request: &'a Request<'_>) -> &'a str {
+    if request.name.is_empty() { own(request, "name") } else { request.name }
 }
 
 /// The write is refused because of `error`.
 pub(super) fn forbidden(request: &Request<'_>, error: impl fmt::Display) -> Status {
-    Status::forbidden(&request.resource.group_resource(), name(request), error)
+    let names = [name(request), own(request, "generateName")];
+    let name = names.into_iter().find(|name| !name.is_empty()).unwrap_or(UNKNOWN);
+    Status::forbidden(&request.resource.group_resource(), name, error)
 }

@@ -4,6 +4,8 @@
 //! Plugins read other objects through [`Objects`] and never wait.
 
 mod forbidden;
+#[cfg(test)]
+mod golden;
 pub mod limit_ranger;
 pub mod pod_security;
 pub mod resource_quota;

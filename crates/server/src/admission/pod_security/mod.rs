@@ -18,7 +18,7 @@ use capstan_api::{GroupResource, Map, Status, Value, go, json};
 pub use checks::{Pod, Violation, evaluate};
 pub use policy::{Labels, Level, LevelVersion, Policy, Version};
 
-use super::{Operation, Plugin, Request};
+use super::{Operation, Plugin, Request, forbidden::name};
 use crate::{
     cache::Object,
     validation::read::{at, object, objects, text},
@@ -102,7 +102,7 @@ impl PodSecurity {
         };
         let labels = labels_of(namespace);
         let (new, errors) = Policy::of(&labels, &self.defaults);
-        let invalid = || Status::invalid(&request.kind.group_kind(), request.name, &errors);
+        let invalid = || Status::invalid(&request.kind.group_kind(), name(request), &errors);
         let Some(old) = request.old_object.filter(|_| request.operation == Operation::Update) else {
             return if errors.is_empty() { Ok(()) } else { Err(invalid()) };
         };
@@ -114,7 +114,7 @@ impl PodSecurity {
         if new.enforce == old.enforce || new.enforce.level == Level::Privileged || relaxed {
             return Ok(());
         }
-        let name = text(at(namespace, "metadata"), "name");
+        let name = name(request);
         let warnings = if contains(&self.exemptions.namespaces, name) {
             new.exempt_warning(name, &labels, &self.defaults).into_iter().collect()
         } else {
@@ -163,7 +163,7 @@ impl PodSecurity {
         if !violations.is_empty() {
             let level = go::quote(&policy.enforce.to_string());
             let error = format!("violates PodSecurity {level}: {}", checks::details(&violations));
-            return Err(Status::forbidden(&request.resource.group_resource(), request.name, error));
+            return Err(Status::forbidden(&request.resource.group_resource(), name(request), error));
         }
         let warning = would_violate(policy.warn, pod);
         request.warnings.extend(warning);

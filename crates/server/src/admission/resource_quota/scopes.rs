@@ -25,11 +25,6 @@ pub(super) fn of_quota(quota: &Map) -> Vec<Selector<'_>> {
 }
 
 impl Selector<'_> {
-    /// Whether the scope is asked for as such, whatever its values.
-    pub(super) fn is_exists(&self) -> bool {
-        self.operator == "Exists"
-    }
-
     /// Whether a value, or that there is none, is what the selector asks for.
     pub(super) fn admits(&self, value: Option<&str>) -> bool {
         let is_in = || value.is_some_and(|value| self.values.contains(&value));
