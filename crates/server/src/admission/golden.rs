@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use capstan_api::{GroupResource, GroupVersionKind, GroupVersionResource, Map, Status, Str, Time, Value, json, value};
 use capstan_storage::Revision;
+use proptest::prelude::*;
 
 use super::{
     Operation, Plugin, Request,
@@ -182,8 +183,47 @@ fn answers_are_those_of_upstream() {
     check(POLICY, &PodSecurity::default());
 }
 
-#[test]
-fn a_difference_is_seen() {
-    let wrong = POLICY.replace("exceeded quota", "exceeded the quota");
-    assert!(std::panic::catch_unwind(|| check(&wrong, &PodSecurity::default())).is_err());
+/// Another value in place of one that is reached by these steps.
+fn spoil(value: &mut Value, steps: &[usize], other: Value) {
+    let mut place = value;
+    for step in steps {
+        let length = match place {
+            Value::Array(items) => items.len(),
+            Value::Object(map) => map.len(),
+            _ => 0,
+        };
+        if length == 0 {
+            break;
+        }
+        place = match place {
+            Value::Array(items) => items.get_mut(step % length).expect("within the list"),
+            Value::Object(map) => map.iter_mut().nth(step % length).expect("within the map").1,
+            _ => break,
+        };
+    }
+    *place = other;
+}
+
+proptest! {
+    /// Whatever an object looks like, there is an answer.
+    #[test]
+    fn no_object_makes_a_plugin_panic(
+        case in 0_usize..200,
+        steps in prop::collection::vec(any::<usize>(), 1..8),
+        other in 0_usize..8,
+    ) {
+        let mut case = lines(POLICY).nth(case).expect("as many cases");
+        let others = ["null", "true", "-9223372036854775808", "1e308", r#""9223372036854775807Ei""#, "[]", "{}", "[{}, 1]"];
+        let other = json::parse(others[other].as_bytes()).expect("JSON");
+        let object = case.0.get_mut("object").and_then(Value::as_object_mut).expect("an object");
+        let mut spoilt = Value::from(object.clone());
+        spoil(&mut spoilt, &steps, other);
+        if let Value::Object(spoilt) = spoilt {
+            *object = spoilt;
+        }
+        let stored = case.stored();
+        if let Err(status) = run(&case, &stored, &PodSecurity::default()).result {
+            prop_assert!(status.code >= 400);
+        }
+    }
 }

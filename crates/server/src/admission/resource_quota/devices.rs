@@ -38,7 +38,7 @@ fn classes(context: &Context<'_>) -> Vec<(Str, Option<Str>)> {
 pub(super) fn matching<'a>(context: &Context<'_>, names: impl Iterator<Item = &'a Str>) -> Vec<Str> {
     let count = count_name(&resource());
     let mut known = None;
-    let is_class = |name: &str| {
+    let mut is_class = |name: &str| {
         let Some(name) = name.strip_prefix("requests.") else { return false };
         let known = known.get_or_insert_with(|| classes(context));
         match name.strip_prefix(pods::DEVICE_CLASS) {
@@ -46,7 +46,6 @@ pub(super) fn matching<'a>(context: &Context<'_>, names: impl Iterator<Item = &'
             None => known.iter().any(|(_, extended)| extended.as_deref() == Some(name)),
         }
     };
-    let mut is_class = is_class;
     names
         .filter(|name| {
             **name == count || name.ends_with(PER_CLASS) || (pods::is_extended_quota(name) && is_class(name))

@@ -137,7 +137,6 @@ fn counting_anew_gives_what_was_reserved() {
         if is_dry || case.text("operation") != "Create" || !before.iter().all(is_unused) {
             continue;
         }
-        // What has no quota of its own name is not counted by upstream's admission, but by its controller.
         let object = run(&case, &stored, &PodSecurity::default()).object;
         stored.insert(case.text("resource"), &object.into(), 99);
         for quota in &before {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use capstan_api::{GroupResource, Map, Quantity, Str, Time, json};
+use capstan_api::{GroupResource, Map, Str, Time, json};
 
 use super::{
     evaluator::{ALIASED, Context, Evaluator},
@@ -44,7 +44,7 @@ pub fn usage(objects: &dyn Objects, quota: &Map, now: Time) -> Map {
             continue;
         }
         for name in names {
-            used.entry(name).or_insert_with(Quantity::default);
+            used.entry(name).or_default();
         }
         for object in objects.list(&resource, namespace) {
             let Ok(value) = json::parse(&object.json) else { continue };
