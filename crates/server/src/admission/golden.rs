@@ -212,7 +212,7 @@ proptest! {
         steps in prop::collection::vec(any::<usize>(), 1..8),
         other in 0_usize..8,
     ) {
-        let mut case = lines(POLICY).nth(case).expect("as many cases");
+        let mut case = lines(POLICY.lines().nth(case).expect("as many cases")).next().expect("a case");
         let others = ["null", "true", "-9223372036854775808", "1e308", r#""9223372036854775807Ei""#, "[]", "{}", "[{}, 1]"];
         let other = json::parse(others[other].as_bytes()).expect("JSON");
         let object = case.0.get_mut("object").and_then(Value::as_object_mut).expect("an object");
