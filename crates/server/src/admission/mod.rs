@@ -27,6 +27,14 @@ mod small;
 mod tests;
 mod tolerations;
 
+mod forbidden;
+#[cfg(test)]
+mod golden;
+pub mod limit_ranger;
+pub mod pod_security;
+pub mod resource_quota;
+mod resources;
+
 use capstan_api::{GroupVersionKind, GroupVersionResource, Map, Status, Time};
 
 pub use always_pull_images::AlwaysPullImages;
