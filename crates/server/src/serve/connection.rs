@@ -65,13 +65,14 @@ pub(super) fn http(limits: &Limits, clock: &SharedClock) -> auto::Builder<TokioE
         .header_read_timeout(None)
         .max_headers(limits::HEADERS)
         .max_buf_size((limits::HEADER_BYTES + limits::HEADER_BYTES_SLOP) as usize);
+    // The size of frames stays the least there is: from it follows in how many pieces a head may come, and clients send
+    // small ones before they know that they may send larger ones.
     http.http2()
         .timer(timer)
         .max_concurrent_streams(limits.streams)
         .max_header_list_size(limits::HEADER_BYTES)
         .initial_stream_window_size(limits::STREAM_WINDOW)
         .initial_connection_window_size(limits::CONNECTION_WINDOW)
-        .max_frame_size(limits::STREAM_WINDOW)
         .max_send_buf_size(limits::STREAM_SEND_BUFFER)
         .keep_alive_interval(limits::PING_INTERVAL)
         .keep_alive_timeout(limits::PING_TIMEOUT);

@@ -26,7 +26,7 @@ pub const HEADERS: usize = 512;
 /// How many requests one HTTP/2 connection may have open.
 pub const STREAMS: u32 = 100;
 
-/// How much of a request's body an HTTP/2 client may send before it is read, and the largest frame it may send.
+/// How much of a request's body an HTTP/2 client may send before it is read.
 pub const STREAM_WINDOW: u32 = 256 * 1024;
 
 /// How much an HTTP/2 client may send before it is read, over all its requests.

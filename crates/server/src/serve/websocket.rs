@@ -1,6 +1,6 @@
 //! Watches over WebSocket: each event is one message.
 //!
-//! The protocol is tungstenite's, run over two buffers in memory ([`Wire`]); the pump moves bytes between those and the
+//! The protocol is tungstenite's, run over two buffers in memory (`Wire`); the pump moves bytes between those and the
 //! socket, so that all waiting is in one place.
 
 use std::{

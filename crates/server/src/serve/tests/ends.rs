@@ -39,9 +39,7 @@ async fn a_request_that_does_not_end_is_cut_off() {
     stream.write_all(b"GET /hang HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
     let mut client = http2_client(server.connect().await).await;
     let hanging = tokio::spawn(async move { client.send_request(http2_get("/hang")).await.is_err() });
-    while server.app.hanging.load(Ordering::Relaxed) < 2 {
-        tokio::task::yield_now().await;
-    }
+    server.hanging(2).await;
     let ended = tokio::spawn(server.handle.shutdown(BOUND));
     while server.clock.next_deadline() != Some(Moment(BOUND)) {
         tokio::task::yield_now().await;
@@ -57,9 +55,7 @@ async fn dropping_the_handle_ends_all() {
     let server = Server::start().await;
     let mut stream = server.connect().await;
     stream.write_all(b"GET /hang HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
-    while server.app.hanging.load(Ordering::Relaxed) < 1 {
-        tokio::task::yield_now().await;
-    }
+    server.hanging(1).await;
     drop(server.handle);
     assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
 }

@@ -93,3 +93,18 @@ async fn requests_on_one_connection_are_answered_in_their_order() {
         assert_eq!(answer.matches("HTTP/1.1 200 OK").count(), 1, "{answer}");
     }
 }
+
+#[tokio::test]
+async fn a_client_that_was_refused_may_finish_its_sentence() {
+    let server = Server::start().await;
+    let mut stream = server.connect().await;
+    stream.write_all(post("Content-Length: 9999999\r\n", "x").as_bytes()).await.unwrap();
+    read_until(&mut stream, "limit is 3145728").await;
+    // A server that had closed by now would answer the first write with a reset, and the next would fail.
+    for _ in 0..10 {
+        stream.write_all(&[b'x'; 10_000]).await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    stream.shutdown().await.unwrap();
+    assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
+}

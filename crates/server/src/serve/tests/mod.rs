@@ -68,7 +68,7 @@ async fn answer(request: Request, app: &App) -> Response {
     match head.uri.path() {
         "/panic" => panic!("as asked"),
         "/hang" => {
-            app.hanging.fetch_add(1, Ordering::Relaxed);
+            let _hanging = Hanging::new(&app.hanging);
             std::future::pending().await
         }
         "/timeout" => with_timeout(clock, limits::REQUEST_TIMEOUT, std::future::pending()).await,
@@ -99,6 +99,22 @@ async fn answer(request: Request, app: &App) -> Response {
             websocket::upgrade(&mut head, response)
         }
         path => Response::new(Body::from(format!("hello {path}"))),
+    }
+}
+
+/// Counts a request that hangs until it is dropped.
+struct Hanging(Arc<AtomicUsize>);
+
+impl Hanging {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Hanging(count.clone())
+    }
+}
+
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -164,6 +180,13 @@ impl Server {
     async fn is_well(&self) {
         let answer = self.ask(b"GET /well HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("hello /well"), "{answer}");
+    }
+
+    /// Waits until so many requests hang.
+    async fn hanging(&self, count: usize) {
+        while self.app.hanging.load(Ordering::Relaxed) < count {
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Waits until so many wait for the clock.
