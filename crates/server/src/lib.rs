@@ -7,6 +7,7 @@
 //! knows some kinds only.
 
 pub mod admission;
+pub mod allocation;
 pub mod authorization;
 mod base64;
 pub mod bootstrap;

@@ -11,7 +11,9 @@ mod labels;
 mod meta;
 mod text;
 
-pub use address::{is_valid_cidr, is_valid_interface_address, is_valid_ip, validate_legacy_cidr, validate_legacy_ip};
+pub use address::{
+    is_valid_cidr, is_valid_interface_address, is_valid_ip, parse_ip_sloppy, validate_legacy_cidr, validate_legacy_ip,
+};
 pub use dns::{
     is_dns1035_label, is_dns1123_label, is_dns1123_subdomain, is_dns1123_subdomain_with_underscore,
     is_wildcard_dns1123_subdomain, name_is_dns_label, name_is_dns_subdomain, name_is_dns1035_label,
