@@ -12,6 +12,7 @@ pub mod authorization;
 mod base64;
 pub mod bootstrap;
 pub mod cache;
+pub mod conversion;
 pub mod discovery;
 pub mod http;
 pub mod objects;
