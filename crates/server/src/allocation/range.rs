@@ -14,6 +14,7 @@ const BAND_STEP: u128 = 16;
 const MAX_HOST_BITS: u32 = 64;
 
 /// No address at all.
+#[expect(clippy::reversed_empty_ranges, reason = "it is meant to be empty")]
 const EMPTY: std::ops::RangeInclusive<u128> = 1..=0;
 
 /// A network that service addresses are taken from.

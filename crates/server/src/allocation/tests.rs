@@ -272,7 +272,7 @@ fn ranges_are_read_and_shown() {
         let range = text.parse::<ServiceCidr>();
         assert_eq!(range.as_ref().ok().map(ToString::to_string).as_deref(), expected, "{text}");
         if let Ok(range) = range {
-            let config = Config { primary: range, secondary: None, node_ports: 1..=0 };
+            let config = Config { primary: range, secondary: None, node_ports: DEFAULT_NODE_PORTS };
             let allocator = Allocator::new(&config, Arc::new(SeededIds::new(1)));
             let taken = allocator.allocate(&mut simple("a", r#""clusterIP":"""#), None, false);
             assert_eq!(taken.is_ok(), !text.ends_with("/32") && !text.ends_with("/128"), "{text}");

@@ -164,10 +164,9 @@ fn changed_families(new: &Fields, old: &Fields, errors: &mut ErrorList) {
     if released && new.cluster_ips.is_empty() {
         errors.push(Error::invalid(first, list(&new.families), "primary ipFamily can not be unset"));
     }
-    if let (Some(one), Some(before)) = (new.families.first(), old.families.first()) {
-        if one != before {
-            errors.push(Error::invalid(first, list(&new.cluster_ips), FIXED));
-        }
+    let primary = (new.families.first(), old.families.first());
+    if matches!(primary, (Some(new), Some(old)) if new != old) {
+        errors.push(Error::invalid(first, list(&new.cluster_ips), FIXED));
     }
     if released && new.families.len() == 1 {
         must_be_single(new, "ipFamily", errors);
