@@ -2,7 +2,8 @@
 //!
 //! The parts of the road that are there so far, in the order of a request: reading it ([`request`]), telling what there
 //! is ([`discovery`]), deciding who may do what ([`authorization`]), what each kind's strategy does to an object
-//! ([`registry`], [`validation`]), the read side over a store ([`cache`]), rows of tables ([`printers`]), and what a
+//! ([`registry`], [`validation`]), the addresses and ports of services ([`allocation`]), kinds in more than one version
+//! ([`conversion`]), the read side over a store ([`cache`]), rows of tables ([`printers`]), and what a
 //! new cluster has by itself ([`bootstrap`]). What joins them, commits and sockets, is still to come; [`validation`]
 //! knows some kinds only.
 
