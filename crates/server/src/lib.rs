@@ -11,10 +11,15 @@
 
 pub mod admission;
 pub mod audit;
+//! ([`registry`], [`validation`]), the addresses and ports of services ([`allocation`]), kinds in more than one version
+//! ([`conversion`]), the read side over a store ([`cache`]), rows of tables ([`printers`]), and what a
+//! new cluster has by itself ([`bootstrap`]). What joins them, commits and sockets, is still to come; [`validation`]
+pub mod allocation;
 pub mod authorization;
 mod base64;
 pub mod bootstrap;
 pub mod cache;
+pub mod conversion;
 pub mod discovery;
 pub mod flowcontrol;
 mod handlers;

@@ -22,8 +22,9 @@ fn without_leading_zeros(text: &str) -> String {
     out
 }
 
-/// Reads what upstream has always read.
-fn parse_sloppy(text: &str) -> Option<IpAddr> {
+/// Reads an address as old fields take it: zeros in front of a number don't count.
+#[must_use]
+pub fn parse_ip_sloppy(text: &str) -> Option<IpAddr> {
     without_leading_zeros(text).parse().ok()
 }
 
@@ -38,8 +39,8 @@ fn is_4_in_6(ip: IpAddr) -> bool {
 
 fn parse_ip(path: &Path<'_>, value: &str, strict: bool) -> Result<IpAddr, ErrorList> {
     let invalid = |detail: &str| vec![Error::invalid(path, value, detail)];
-    let ip =
-        parse_sloppy(value).ok_or_else(|| invalid("must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"))?;
+    let ip = parse_ip_sloppy(value)
+        .ok_or_else(|| invalid("must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"))?;
     if strict {
         // What only the sloppy parser reads has zeros that some programs take for octal.
         let ip: IpAddr = value.parse().map_err(|_| invalid("must not have leading 0s"))?;
@@ -75,7 +76,7 @@ pub fn validate_legacy_ip(path: &Path<'_>, value: &str, strict: bool, old: &[&st
 /// Reads an address and a prefix length as upstream has always read it.
 fn parse_cidr_sloppy(text: &str) -> Option<(IpAddr, u8)> {
     let (address, length) = text.split_once('/')?;
-    let ip = parse_sloppy(address)?;
+    let ip = parse_ip_sloppy(address)?;
     let digits = !length.is_empty() && length.bytes().all(|c| c.is_ascii_digit());
     let length: u8 = length
         .trim_start_matches('0')

@@ -12,7 +12,7 @@ mod meta;
 mod text;
 
 pub use address::{
-    is_valid_cidr, is_valid_interface_address, is_valid_ip, validate_legacy_cidr, validate_legacy_ip,
+    is_valid_cidr, is_valid_interface_address, is_valid_ip, parse_ip_sloppy, validate_legacy_cidr, validate_legacy_ip,
     warnings_for_cidr, warnings_for_ip,
 };
 pub use dns::{

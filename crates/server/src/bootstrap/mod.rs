@@ -2,16 +2,25 @@
 //! and the APIServices of built-in groups.
 //!
 //! Decoded when asked for and not kept, since it is needed once, at start. What depends on the server's addresses (the
-//! `kubernetes` Service, its endpoints, the service range) and what a controller adds (status) is not here.
+//! `kubernetes` Service, its endpoints), certificates and the time is made by functions; the service range is
+//! [`default_service_cidr`](crate::allocation::default_service_cidr). What a controller adds (status) is not here.
 
 mod flowcontrol;
 mod reconcile;
+mod server;
+#[cfg(test)]
+mod server_tests;
 #[cfg(test)]
 mod tests;
 
 use capstan_api::{Array, Map, Str, Value, json};
 pub use flowcontrol::{Ensure, revise};
 pub use reconcile::{Reconciled, reconcile_binding, reconcile_role};
+pub use server::{
+    AUTHENTICATION_CONFIG, IDENTITY_LEASE_SECONDS, IDENTITY_RENEW_SECONDS, KUBERNETES, KUBERNETES_PORT, RequestHeader,
+    TOKEN_TRACKING, Upkeep, aggregate_cluster_roles, authentication_config, cluster_roles, identity_lease,
+    kubernetes_endpoint_slice, kubernetes_endpoints, kubernetes_service, server_id, token_tracking,
+};
 
 use crate::authorization::rbac::{GROUP, PolicyRule};
 

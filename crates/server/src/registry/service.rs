@@ -1,5 +1,7 @@
 //! Services: fields that the server had filled in go away with the type that had them.
 
+use std::collections::BTreeSet;
+
 use capstan_api::{Map, Value};
 
 use super::paths;
@@ -16,7 +18,8 @@ pub(super) fn drop_what_the_type_has_not(new: &mut Map, old: &Map) {
         remove_if_same(new, old, "spec.ipFamilies");
         remove_if_same(new, old, "spec.ipFamilyPolicy");
     }
-    if leaves(needs_node_port, new) && node_ports(new) == node_ports(old) {
+    // Ports may go and change places, but none may be new.
+    if leaves(is_on_nodes, new) && node_ports(new).is_subset(&node_ports(old)) {
         for port in paths::array_mut(new, "spec.ports").into_iter().flat_map(|ports| ports.iter_mut()) {
             port.as_object_mut().map(|port| port.remove("nodePort"));
         }
@@ -50,12 +53,12 @@ fn ty(service: &Map) -> &str {
 }
 
 fn needs_cluster_ip(service: &Map) -> bool {
-    matches!(ty(service), "ClusterIP" | "NodePort" | "LoadBalancer")
+    ty(service) != "ExternalName"
 }
 
-fn needs_node_port(service: &Map) -> bool {
-    let off = paths::get(service, "spec.allocateLoadBalancerNodePorts").and_then(Value::as_bool) == Some(false);
-    ty(service) == "NodePort" || is_load_balancer(service) && !off
+/// Whether its type has ports on nodes, chosen for it or not.
+fn is_on_nodes(service: &Map) -> bool {
+    matches!(ty(service), "NodePort" | "LoadBalancer")
 }
 
 fn needs_health_check_port(service: &Map) -> bool {
@@ -71,10 +74,7 @@ fn is_externally_accessible(service: &Map) -> bool {
     matches!(ty(service), "NodePort" | "LoadBalancer") || ty(service) == "ClusterIP" && has_external_ips
 }
 
-/// The node ports, sorted: their order does not matter.
-fn node_ports(service: &Map) -> Vec<i64> {
-    let port = |port: &Value| port.get("nodePort").and_then(Value::as_i64).unwrap_or_default();
-    let mut ports: Vec<_> = paths::items(service, "spec.ports").iter().map(port).collect();
-    ports.sort_unstable();
-    ports
+fn node_ports(service: &Map) -> BTreeSet<i64> {
+    let port = |port: &Value| port.get("nodePort").and_then(Value::as_i64).filter(|port| *port != 0);
+    paths::items(service, "spec.ports").iter().filter_map(port).collect()
 }
