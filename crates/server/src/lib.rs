@@ -14,6 +14,7 @@ pub mod cache;
 pub mod discovery;
 pub mod http;
 pub mod objects;
+pub mod pki;
 pub mod pretty;
 pub mod printers;
 pub mod registry;

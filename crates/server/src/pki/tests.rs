@@ -1,0 +1,1 @@
+//! What is made, what is kept, and what is refused.
