@@ -7,12 +7,14 @@
 //! knows some kinds only.
 
 pub mod admission;
+pub mod authentication;
 pub mod authorization;
 mod base64;
 pub mod bootstrap;
 pub mod cache;
 pub mod discovery;
 pub mod http;
+pub mod impersonation;
 pub mod objects;
 pub mod pki;
 pub mod pretty;

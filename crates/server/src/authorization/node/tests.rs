@@ -1,0 +1,1 @@
+//! What nodes may do, case by case.

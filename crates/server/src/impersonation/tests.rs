@@ -1,0 +1,1 @@
+//! Whom one may be, case by case.
