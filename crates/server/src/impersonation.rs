@@ -42,8 +42,7 @@ pub struct Impersonated {
 /// # Errors
 /// When they ask for groups, a uid or extra without a name.
 pub fn wanted_user(headers: &HeaderMap) -> Result<Option<UserInfo>, Status> {
-    let mut user =
-        UserInfo { name: header_text(headers, USER), uid: header_text(headers, UID), ..UserInfo::default() };
+    let mut user = UserInfo { name: header_text(headers, USER), uid: header_text(headers, UID), ..UserInfo::default() };
     user.groups = header_texts(headers, GROUP).collect();
     for (key, values) in headers_with_prefix(headers, EXTRA_PREFIX) {
         user.extra.entry(key).or_default().extend(values);
@@ -190,10 +189,8 @@ impl Checks<'_> {
     }
 
     fn extra(&self, user: &UserInfo) -> Result<(), Status> {
-        let attributes = |key, value| Attributes {
-            subresource: key,
-            ..self.attributes(AUTHENTICATION, "userextras", value)
-        };
+        let attributes =
+            |key, value| Attributes { subresource: key, ..self.attributes(AUTHENTICATION, "userextras", value) };
         if self.constrained && !user.extra.is_empty() {
             validate_extra(user).map_err(|reason| forbidden(&attributes("", ""), &reason))?;
             let many = user.extra.len() >= MANY || user.extra.values().map(Vec::len).sum::<usize>() >= MANY;

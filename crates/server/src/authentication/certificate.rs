@@ -169,7 +169,10 @@ impl CertificatePool {
             return Err("certificate has expired or is not yet valid".into());
         }
         let shown = [leaf].into_iter().chain(others).filter_map(|der| X509Certificate::from_der(der).ok());
-        Ok(shown.map(|(_, certificate)| Window::of(&certificate)).filter(|own| own.holds(now)).fold(window, Window::and))
+        Ok(shown
+            .map(|(_, certificate)| Window::of(&certificate))
+            .filter(|own| own.holds(now))
+            .fold(window, Window::and))
     }
 }
 

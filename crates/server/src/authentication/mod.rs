@@ -14,7 +14,7 @@ mod request_header;
 mod review;
 mod service_account;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod token_file;
 mod token_request;
 
@@ -257,10 +257,7 @@ fn intersect(own: &[Str], wanted: &[Str]) -> Vec<Str> {
 
 /// Everybody who is somebody is in `system:authenticated`, unless the way in decided otherwise.
 fn add_authenticated(user: &mut UserInfo) {
-    if user.name != SYSTEM_ANONYMOUS
-        && !user.in_group(SYSTEM_AUTHENTICATED)
-        && !user.in_group(SYSTEM_UNAUTHENTICATED)
-    {
+    if user.name != SYSTEM_ANONYMOUS && !user.in_group(SYSTEM_AUTHENTICATED) && !user.in_group(SYSTEM_UNAUTHENTICATED) {
         user.groups.push(SYSTEM_AUTHENTICATED.into());
     }
 }

@@ -26,8 +26,7 @@ pub(crate) const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 const LEEWAY: i64 = 60;
 const INVALIDATED: &str = "service account token has been invalidated";
 const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
-const AUTO_GENERATED: &str =
-    "Use tokens from the TokenRequest API or manually created secret-based tokens instead of auto-generated \
+const AUTO_GENERATED: &str = "Use tokens from the TokenRequest API or manually created secret-based tokens instead of auto-generated \
      secret-based tokens.";
 
 /// The user name of a service account.
@@ -231,9 +230,7 @@ fn user(claims: &Value, objects: &dyn Objects, now: Timestamp) -> Result<UserInf
     let deleted = |object: &Object| {
         let time = object.deletion_timestamp.as_deref();
         // A time that cannot be read is long ago.
-        time.is_some_and(|time| {
-            !time.parse::<Time>().is_ok_and(|time| time.unix_seconds() >= now.as_second() - LEEWAY)
-        })
+        time.is_some_and(|time| !time.parse::<Time>().is_ok_and(|time| time.unix_seconds() >= now.as_second() - LEEWAY))
     };
     let own = claims.get("kubernetes.io").unwrap_or(&Value::Null);
     let namespace = text(own, "namespace");
@@ -251,7 +248,8 @@ fn user(claims: &Value, objects: &dyn Objects, now: Timestamp) -> Result<UserInf
     let check = |kind: &str, namespace: &str, (name, uid): &Reference| {
         let object = get(objects, &format!("{kind}s"), namespace, name).ok_or(INVALIDATED)?;
         if object.uid != *uid {
-            let problem = format!("{kind} UID ({}) does not match service account {kind} ref claim ({uid})", object.uid);
+            let problem =
+                format!("{kind} UID ({}) does not match service account {kind} ref claim ({uid})", object.uid);
             return Err(AuthenticationError::from(problem));
         }
         if deleted(&object) { Err(INVALIDATED.into()) } else { Ok(()) }

@@ -78,14 +78,14 @@ impl StaticTokens {
 /// The records of a CSV text, as Go reads them: empty lines are skipped, quoted fields may hold commas and line breaks.
 fn records(text: &str) -> Result<Vec<Vec<String>>, TokenFileError> {
     let (mut records, mut record, mut field) = (Vec::new(), Vec::new(), String::new());
-    let (mut quoted, mut was_quoted, mut line) = (false, false, 1);
+    let (mut quoted, mut was_quoted, mut line, mut opened) = (false, false, 1, 1);
     let text = text.replace("\r\n", "\n");
     let mut chars = text.chars().chain((!text.ends_with('\n')).then_some('\n')).peekable();
     while let Some(c) = chars.next() {
         match c {
             '"' if quoted && chars.next_if_eq(&'"').is_some() => field.push('"'),
             '"' if quoted => quoted = false,
-            '"' if field.is_empty() && !was_quoted => (quoted, was_quoted) = (true, true),
+            '"' if field.is_empty() && !was_quoted => (quoted, was_quoted, opened) = (true, true, line),
             '"' => return Err(TokenFileError::Quote(line)),
             '\n' if !quoted && record.is_empty() && field.is_empty() && !was_quoted => line += 1,
             ',' | '\n' if !quoted => {
@@ -103,5 +103,5 @@ fn records(text: &str) -> Result<Vec<Vec<String>>, TokenFileError> {
             }
         }
     }
-    if quoted { Err(TokenFileError::Quote(line)) } else { Ok(records) }
+    if quoted { Err(TokenFileError::Quote(opened)) } else { Ok(records) }
 }

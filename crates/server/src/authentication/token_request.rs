@@ -3,9 +3,8 @@
 use std::{fmt, sync::Arc};
 
 use capstan_api::{
-    Array, GroupKind, GroupResource, GroupVersionKind, Map, Status, Str, Time, Value,
-    field::Error as FieldError,
-    go, json,
+    Array, GroupKind, GroupResource, GroupVersionKind, Map, Status, Str, Time, Value, field::Error as FieldError, go,
+    json,
 };
 use capstan_clock::{Ids, Timestamp};
 
@@ -93,7 +92,14 @@ pub fn token_request(
     metadata.insert("creationTimestamp", time(now, 0));
 
     let mut spec = take_map(&mut request, "spec");
-    let mut audiences: Vec<Str> = spec.get("audiences").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).map(Str::from).collect();
+    let mut audiences: Vec<Str> = spec
+        .get("audiences")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .map(Str::from)
+        .collect();
     if audiences.is_empty() {
         audiences = issuer.api_audiences.clone();
     }
@@ -153,7 +159,8 @@ fn bound(context: &TokenRequestContext<'_>, reference: &Map) -> Result<Bound, St
         ("", "Pod") => {
             let pod = find(context, "pods", context.namespace, &name)?;
             let object = json::parse(&pod.json).unwrap_or_default();
-            let spec = |field| object.get("spec").and_then(|spec| spec.get(field)).and_then(Value::as_str).unwrap_or("");
+            let spec =
+                |field| object.get("spec").and_then(|spec| spec.get(field)).and_then(Value::as_str).unwrap_or("");
             if spec("serviceAccountName") != context.name {
                 return Err(Status::bad_request(format!(
                     "cannot bind token for serviceaccount {} to pod running with different serviceaccount name.",
@@ -194,7 +201,12 @@ fn bound(context: &TokenRequestContext<'_>, reference: &Map) -> Result<Bound, St
     Ok(bound)
 }
 
-fn find(context: &TokenRequestContext<'_>, resource: &'static str, namespace: &str, name: &str) -> Result<Arc<Object>, Status> {
+fn find(
+    context: &TokenRequestContext<'_>,
+    resource: &'static str,
+    namespace: &str,
+    name: &str,
+) -> Result<Arc<Object>, Status> {
     let resource = GroupResource::new("", resource);
     context.objects.get(&resource, namespace, name).ok_or_else(|| Status::not_found(&resource, name))
 }

@@ -81,7 +81,9 @@ impl<'a> Pair<'a> {
         PkiError {
             file: self.directory.join(file),
             problem: problem.to_string(),
-            remedy: format!("put the right file there, or remove {public} and {key} to have them made again{consequence}"),
+            remedy: format!(
+                "put the right file there, or remove {public} and {key} to have them made again{consequence}"
+            ),
         }
     }
 

@@ -173,7 +173,9 @@ impl Authority {
     /// Whether this authority's key signed the certificate.
     pub(super) fn signed(&self, certificate: &X509Certificate<'_>) -> bool {
         let chain = self.own.chain();
-        let Some(anchor) = chain.first().and_then(|own| webpki::anchor_from_trusted_cert(own).ok()) else { return false };
+        let Some(anchor) = chain.first().and_then(|own| webpki::anchor_from_trusted_cert(own).ok()) else {
+            return false;
+        };
         let der = CertificateDer::from(certificate.as_raw());
         let Ok(leaf) = webpki::EndEntityCert::try_from(&der) else { return false };
         // Its dates are somebody else's question, so it is judged at a moment when it was valid.
@@ -209,8 +211,8 @@ impl Authority {
         now: Timestamp,
         ids: &dyn Ids,
     ) -> Result<String, IssueError> {
-        let der = CertificateSigningRequestDer::from_pem_slice(request.as_bytes())
-            .map_err(|_| IssueError::Malformed)?;
+        let der =
+            CertificateSigningRequestDer::from_pem_slice(request.as_bytes()).map_err(|_| IssueError::Malformed)?;
         let parsed = ParsedRequest::read(&der).ok_or(IssueError::Malformed)?;
         if !parsed.is_signed_by_its_key() {
             return Err(IssueError::Signature);

@@ -107,9 +107,7 @@ impl PrivateKey {
             PrivateKeyDer::Pkcs1(key) => {
                 rsa::KeyPair::from_der(key.secret_pkcs1_der()).map(|pair| Pair::Rsa(Box::new(pair)))
             }
-            PrivateKeyDer::Sec1(key) => {
-                EcdsaKeyPair::from_private_key_der(p256, key.secret_sec1_der()).map(Pair::P256)
-            }
+            PrivateKeyDer::Sec1(key) => EcdsaKeyPair::from_private_key_der(p256, key.secret_sec1_der()).map(Pair::P256),
             _ => return Err(KeyError::Unsupported),
         };
         let pair = pair.map_err(|_| KeyError::Unsupported)?;

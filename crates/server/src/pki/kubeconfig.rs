@@ -10,7 +10,8 @@ use crate::base64;
 pub fn kubeconfig(cluster: &str, server: &str, ca: &str, user: &str, client: &Certified) -> String {
     // Go quotes as JSON does where it matters, and YAML reads JSON.
     let (cluster, user, server) = (go::quote(cluster), go::quote(user), go::quote(server));
-    let [ca, certificate, key] = [ca, &client.certificate, &client.key.to_pem()].map(|text| base64::encode(text.as_bytes()));
+    let [ca, certificate, key] =
+        [ca, &client.certificate, &client.key.to_pem()].map(|text| base64::encode(text.as_bytes()));
     format!(
         "apiVersion: v1
 kind: Config

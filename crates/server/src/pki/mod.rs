@@ -111,13 +111,7 @@ impl Pki {
     ///
     /// # Errors
     /// When the authority has expired.
-    pub fn client(
-        &self,
-        user: &str,
-        groups: &[&str],
-        now: Timestamp,
-        ids: &dyn Ids,
-    ) -> Result<Certified, IssueError> {
+    pub fn client(&self, user: &str, groups: &[&str], now: Timestamp, ids: &dyn Ids) -> Result<Certified, IssueError> {
         self.ca.issue(&client_request(user, groups), now, ids)
     }
 }

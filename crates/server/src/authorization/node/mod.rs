@@ -45,7 +45,9 @@ pub struct NodeAuthorizer {
 impl Default for NodeAuthorizer {
     /// One that knows no objects, with the rules of the cluster role `system:node`.
     fn default() -> Self {
-        let name = |role: &Value| role.get("metadata").and_then(|meta| meta.get("name")).and_then(Value::as_str) == Some("system:node");
+        let name = |role: &Value| {
+            role.get("metadata").and_then(|meta| meta.get("name")).and_then(Value::as_str) == Some("system:node")
+        };
         let is_role = |role: &Value| role.get("kind").and_then(Value::as_str) == Some("ClusterRole");
         let role = bootstrap::rbac().into_iter().find(|role| is_role(role) && name(role));
         NodeAuthorizer::new(role.map(|role| PolicyRule::list_of(&role)).unwrap_or_default())
@@ -61,7 +63,8 @@ impl NodeAuthorizer {
 
     /// Takes in an object that was created or has changed.
     pub fn upsert(&self, kind: NodeKind, object: &Value) {
-        let meta = |field| object.get("metadata").and_then(|meta| meta.get(field)).and_then(Value::as_str).unwrap_or("");
+        let meta =
+            |field| object.get("metadata").and_then(|meta| meta.get(field)).and_then(Value::as_str).unwrap_or("");
         let (namespace, name) = (meta("namespace"), meta("name"));
         // Read before the lock is taken: objects can be large.
         match kind {
