@@ -222,7 +222,7 @@ fn validate_extra(user: &UserInfo) -> Result<(), String> {
         if values.is_empty() {
             return Err("impersonating empty values in extra is not allowed".into());
         }
-        if values.iter().any(|value| value.is_empty()) {
+        if values.iter().any(Str::is_empty) {
             return Err("impersonating the empty string value in extra is not allowed".into());
         }
     }

@@ -50,7 +50,7 @@ pub const SYSTEM_ANONYMOUS: &str = "system:anonymous";
 /// Where a user's `extra` names the credential that was shown.
 pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
-/// Which ways in there are. The default is none but the anonymous one's absence.
+/// Which ways in there are; by default none.
 #[derive(Default)]
 pub struct Config {
     /// What this server calls itself in tokens; upstream's default is the issuer.

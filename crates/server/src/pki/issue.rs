@@ -289,7 +289,7 @@ fn certificate(signer: &PrivateKey, issuer: &[u8], parts: Parts<'_>, ids: &dyn I
 fn time(seconds: i64) -> Vec<u8> {
     let digits: String = Time::from_unix(seconds, 0).to_string().replace(['-', ':', 'T'], "");
     match digits.as_str() {
-        short if short < "2050" && short >= "1950" => der::element(der::UTC_TIME, &[&short[2..]]),
+        short if ("1950".."2050").contains(&short) => der::element(der::UTC_TIME, &[&short[2..]]),
         long => der::element(der::GENERALIZED_TIME, &[long]),
     }
 }

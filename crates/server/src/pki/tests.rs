@@ -200,7 +200,13 @@ fn connect(pki: &Pki, name: &str, client: Option<&Certified>) -> Option<PeerCert
     server.reader().read_exact(&mut hello).unwrap();
     assert_eq!((&hello, server.alpn_protocol()), (b"hello", Some(&b"h2"[..])));
     PeerCertificates::new(
-        server.peer_certificates().unwrap_or_default().iter().cloned().map(|one| one.into_owned()).collect(),
+        server
+            .peer_certificates()
+            .unwrap_or_default()
+            .iter()
+            .cloned()
+            .map(rustls::pki_types::CertificateDer::into_owned)
+            .collect(),
     )
 }
 
