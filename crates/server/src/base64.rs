@@ -1,46 +1,32 @@
 //! Base64 in the two alphabets that upstream uses, read as Go reads it.
 
-const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-const URL: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+use base64::{
+    Engine,
+    alphabet::STANDARD,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig, general_purpose},
+};
+
+/// Go pads what it writes, insists on padding, and does not look at the last bits.
+const GO: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::RequireCanonical),
+);
 
 /// Base64 with padding.
 pub(crate) fn encode(bytes: &[u8]) -> String {
-    let mut out = digits(bytes, STANDARD);
-    out.extend(std::iter::repeat_n('=', (3 - bytes.len() % 3) % 3));
-    out
+    GO.encode(bytes)
+}
+
+/// The bytes behind base64 with padding, such as the values of a Secret.
+pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
+    GO.decode(text).ok()
 }
 
 /// Base64 for URLs, without padding.
 pub(crate) fn encode_url(bytes: &[u8]) -> String {
-    digits(bytes, URL)
-}
-
-fn digits(bytes: &[u8], alphabet: &[u8; 64]) -> String {
-    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let bits = chunk.iter().fold(0_u32, |bits, &byte| bits << 8 | u32::from(byte)) << (8 * (3 - chunk.len()));
-        for at in 0..=chunk.len() {
-            out.push(char::from(alphabet[(bits >> (18 - 6 * at) & 63) as usize]));
-        }
-    }
-    out
-}
-
-/// The bytes behind base64 with padding, or where it goes wrong. Padding is not counted.
-pub(crate) fn decode(text: &[u8]) -> Result<Vec<u8>, usize> {
-    let digits = text.iter().filter(|c| !matches!(c, b'\n' | b'\r')).map(|c| match c {
-        // The digits of the other alphabet are wrong here, and what is wrong there too stands for them.
-        b'-' | b'_' => b'!',
-        b'+' => b'-',
-        b'/' => b'_',
-        c => *c,
-    });
-    let mut digits: Vec<u8> = digits.collect();
-    let padded = digits.len();
-    while padded - digits.len() < 2 && digits.last() == Some(&b'=') {
-        digits.pop();
-    }
-    decode_url(&digits)
+    general_purpose::URL_SAFE_NO_PAD.encode(bytes)
 }
 
 /// The bytes behind base64 for URLs, or where it goes wrong. As in Go, line breaks are skipped and the last bits are

@@ -1,20 +1,18 @@
 //! A Kubernetes API server as a library: one generic road for every kind.
 //!
-//! The parts of the road that are there so far, in the order of a request: reading it ([`request`]), telling what there
-//! is ([`discovery`]), deciding who may do what ([`authorization`]), what each kind's strategy does to an object
-//! ([`registry`], [`validation`]), the read side over a store ([`cache`]), rows of tables ([`printers`]), and what a
-//! new cluster has by itself ([`bootstrap`]). Sockets are in [`serve`]. What joins them all is still to come;
-//! [`validation`] knows some kinds only.
-//! new cluster has by itself ([`bootstrap`]). Beside the road stands what looks at it: [`health`], [`metrics`],
-//! [`flowcontrol`], [`audit`], [`warnings`]. What joins them, commits and sockets, is still to come; [`validation`]
-//! knows some kinds only.
+//! [`Server`] is a value: start it on a store, call it as a `tower` service, or put it behind sockets ([`serve`]). The
+//! road of a request, in its order: reading it ([`request`]), who asks ([`authentication`], [`impersonation`]), whether
+//! they may ([`authorization`]), the verbs, what may change or refuse a write ([`admission`]), what each kind's strategy
+//! does to an object ([`registry`], [`validation`], [`warnings`]), the addresses and ports of services
+//! ([`allocation`]), kinds in more than one version ([`conversion`]), and the read side over a store ([`cache`]). Beside
+//! it: what there is ([`discovery`]), rows of tables ([`printers`]), what a new cluster has by itself ([`bootstrap`]),
+//! keys and certificates ([`pki`]), and what the server says of itself ([`health`], [`metrics`], [`audit`],
+//! [`flowcontrol`]).
 
 pub mod admission;
-pub mod audit;
-//! ([`registry`], [`validation`]), the addresses and ports of services ([`allocation`]), kinds in more than one version
-//! ([`conversion`]), the read side over a store ([`cache`]), rows of tables ([`printers`]), and what a
-//! new cluster has by itself ([`bootstrap`]). What joins them, commits and sockets, is still to come; [`validation`]
 pub mod allocation;
+pub mod audit;
+pub mod authentication;
 pub mod authorization;
 mod base64;
 pub mod bootstrap;
@@ -25,9 +23,11 @@ pub mod flowcontrol;
 mod handlers;
 pub mod health;
 pub mod http;
+pub mod impersonation;
 pub mod index;
 pub mod metrics;
 pub mod objects;
+pub mod pki;
 pub mod pretty;
 pub mod printers;
 pub mod registry;

@@ -1,6 +1,6 @@
 //! The road of a request, from the outside in: what it asks, who asks, whether they may, and who answers.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use capstan_api::{
     GroupVersion, GroupVersionResource, Status,
@@ -10,6 +10,10 @@ use capstan_api::{
 use http::{HeaderName, HeaderValue, StatusCode, header, request::Parts};
 
 use crate::{
+    authentication::{
+        JWKS_CONTENT_TYPE, JWKS_PATH, MAX_AGE_SECONDS, OPENID_CONFIG_PATH, OpenIdDocuments, PeerCertificates,
+        unauthorized,
+    },
     authorization::{Attributes, SYSTEM_MASTERS, UserInfo, forbidden},
     handlers::{
         self,
@@ -17,6 +21,8 @@ use crate::{
         form::{Form, Wishes, answer},
     },
     http::{Body, Request, Response},
+    impersonation,
+    metrics::{self, RequestLabels},
     request::{
         Endpoint, Query, RequestInfo, Url,
         negotiate::{Protobuf, Serves, check_route},
@@ -26,6 +32,7 @@ use crate::{
         with_timeout,
     },
     server::Inner,
+    warnings::{self, Warnings},
 };
 
 /// Who asks, when the caller is this process itself and says so.
@@ -58,25 +65,109 @@ async fn walk(server: &Arc<Inner>, parts: &mut Parts, body: Body) -> Response {
         Ok(info) => info,
         Err(error) => return plain_text(StatusCode::INTERNAL_SERVER_ERROR, error.body()),
     };
-    let mut warnings = Vec::new();
-    let user = match server.authenticate(parts, &mut warnings) {
-        Ok(user) => user,
-        Err(status) => return Form::plain(wishes(&parts.headers, url.query, &query)).status(&status),
-    };
+    let began = server.registry.clock.monotonic();
     let load = Load::of(&info);
-    let _permit = match server.in_flight.enter(load, user.in_group(SYSTEM_MASTERS)) {
-        Ok(permit) => permit,
-        Err(refused) => return refused,
+    let mut warnings = Vec::new();
+    let fail = |parts: &Parts, status: &Status| Form::plain(wishes(&parts.headers, url.query, &query)).status(status);
+    let user = match identify(server, parts, &info, &mut warnings) {
+        Ok(user) => user,
+        Err(status) => return fail(parts, &status),
     };
-    let asked = Asked { server, info: &info, url: &url, query: &query, user: &user, load };
-    let clock = Arc::clone(&server.registry.clock);
-    if load == Load::LongRunning {
-        return asked.answer(parts, body, warnings).await;
+    let selectors = Selectors::of(&info);
+    let attributes = attributes(&info, &user, &selectors);
+    let flow = server.flow_control.classify(&attributes);
+    let decision = server.authorizer.authorize(&attributes);
+    let permit = server.in_flight.enter(load, user.in_group(SYSTEM_MASTERS));
+    let mut response = match permit {
+        Err(refused) => refused,
+        Ok(_) if !decision.is_allowed() => fail(parts, &forbidden(&attributes, decision.reason())),
+        Ok(_permit) => {
+            let asked = Asked { server, info: &info, url: &url, query: &query, user: &user, load };
+            let clock = Arc::clone(&server.registry.clock);
+            if load == Load::LongRunning {
+                asked.answer(parts, body, warnings).await
+            } else {
+                with_timeout(&*clock, REQUEST_TIMEOUT, asked.answer(parts, body, warnings)).await
+            }
+        }
+    };
+    if let Some(flow) = flow {
+        flow.write(response.headers_mut());
     }
-    with_timeout(&*clock, REQUEST_TIMEOUT, asked.answer(parts, body, warnings)).await
+    if info.is_resource_request && response.extensions().get::<Unknown>().is_none() {
+        let content_type = header(&parts.headers, header::CONTENT_TYPE);
+        let verb = metrics::verb(parts.method.as_str(), content_type, &query, &info);
+        let labels = RequestLabels::resource(&info, verb, metrics::dry_run(&query));
+        let took = server.registry.clock.monotonic().since(began);
+        let size = response.body().len().unwrap_or_default();
+        server.metrics.requests.record(&labels, response.status(), size, took, Duration::ZERO);
+    }
+    response
 }
 
-/// A request that is understood, from somebody who is known.
+/// Marks an answer about something that is not served: it is not counted.
+#[derive(Clone, Copy)]
+struct Unknown;
+
+/// Who asks, and as whom.
+fn identify(
+    server: &Inner,
+    parts: &mut Parts,
+    info: &RequestInfo,
+    warnings: &mut Vec<String>,
+) -> Result<UserInfo, Status> {
+    let user = match parts.extensions.get::<InProcessUser>() {
+        Some(InProcessUser(user)) => user.clone(),
+        None => {
+            let peer = parts.extensions.get::<Arc<PeerCertificates>>().map(|peer| &**peer);
+            let found = server.authenticator.authenticate(&parts.headers, peer).ok().flatten();
+            let found = found.ok_or_else(unauthorized)?;
+            warnings.extend(found.warnings.iter().map(ToString::to_string));
+            found.user
+        }
+    };
+    server.authenticator.strip(&mut parts.headers);
+    let Some(wanted) = impersonation::wanted_user(&parts.headers)? else { return Ok(user) };
+    let selectors = Selectors::of(info);
+    let impersonated = impersonation::impersonate(&wanted, &attributes(info, &user, &selectors), &*server.authorizer)?;
+    impersonation::strip(&mut parts.headers);
+    Ok(impersonated.user)
+}
+
+/// The selectors of a request, for those who decide by them.
+#[derive(Default)]
+struct Selectors {
+    fields: FieldSelector,
+    labels: Selector,
+}
+
+impl Selectors {
+    fn of(info: &RequestInfo) -> Self {
+        Selectors {
+            fields: info.field_selector.parse().unwrap_or_default(),
+            labels: info.label_selector.parse().unwrap_or_default(),
+        }
+    }
+}
+
+fn attributes<'a>(info: &'a RequestInfo, user: &'a UserInfo, selectors: &'a Selectors) -> Attributes<'a> {
+    Attributes {
+        user,
+        verb: &info.verb,
+        group: &info.api_group,
+        version: &info.api_version,
+        resource: &info.resource,
+        subresource: &info.subresource,
+        name: &info.name,
+        namespace: &info.namespace,
+        path: &info.path,
+        is_resource: info.is_resource_request,
+        field_selector: selectors.fields.requirements(),
+        label_selector: selectors.labels.requirements(),
+    }
+}
+
+/// A request that is understood, from somebody who may make it.
 struct Asked<'a> {
     server: &'a Arc<Inner>,
     info: &'a RequestInfo,
@@ -92,11 +183,8 @@ impl Asked<'_> {
         let headers = parts.headers.clone();
         let wishes = wishes(&headers, url.query, query);
         let fail = |status: &Status| Form::plain(wishes).status(status);
-        if let Err(status) = authorize(server, info, user) {
-            return fail(&status);
-        }
         if !info.is_resource_request {
-            return documents(server, parts, info, wishes);
+            return documents(server, parts, info, url, wishes);
         }
         let gvr = GroupVersionResource::new(&*info.api_group, &*info.api_version, &*info.resource);
         let known = server.registry.resource(&gvr);
@@ -106,10 +194,10 @@ impl Asked<'_> {
                 && (info.parts().count() <= 3 || load == Load::LongRunning)
         }) else {
             let group_version = GroupVersion::new(&*info.api_group, &*info.api_version);
-            if server.discovery.documents().get(&group_version.path()).is_some() {
-                return fail(&no_resource());
-            }
-            return not_found();
+            let known = server.discovery.documents().get(&group_version.path()).is_some();
+            let mut response = if known { fail(&no_resource()) } else { not_found() };
+            response.extensions_mut().insert(Unknown);
+            return response;
         };
         let clock = Arc::clone(&server.registry.clock);
         let body = match read_body(body, &*clock, REQUEST_TIMEOUT).await {
@@ -128,6 +216,7 @@ impl Asked<'_> {
             warnings,
             closing: parts.extensions.get::<ShutdownSignal>().cloned(),
         };
+        call.warnings.extend(warnings::deprecated(&call.resource.gvk).map(str::to_owned));
         let mut response = match handlers::dispatch(&mut call).await {
             Ok(response) if info.verb == "watch" && websocket::is_upgrade(&headers) => {
                 websocket::upgrade(parts, response)
@@ -135,38 +224,27 @@ impl Asked<'_> {
             Ok(response) => response,
             Err(status) => fail(&status),
         };
-        for warning in &call.warnings {
-            if let Ok(value) = HeaderValue::from_str(&format!("299 - {}", capstan_api::go::quote(warning))) {
-                response.headers_mut().append("warning", value);
-            }
-        }
+        let mut told = Warnings::default();
+        call.warnings.iter().for_each(|warning| told.add(warning));
+        told.write(response.headers_mut());
         response
     }
 }
 
-fn authorize(server: &Inner, info: &RequestInfo, user: &UserInfo) -> Result<(), Status> {
-    let fields: FieldSelector = info.field_selector.parse().unwrap_or_default();
-    let labels: Selector = info.label_selector.parse().unwrap_or_default();
-    let attributes = Attributes {
-        user,
-        verb: &info.verb,
-        group: &info.api_group,
-        version: &info.api_version,
-        resource: &info.resource,
-        subresource: &info.subresource,
-        name: &info.name,
-        namespace: &info.namespace,
-        path: &info.path,
-        is_resource: info.is_resource_request,
-        field_selector: fields.requirements(),
-        label_selector: labels.requirements(),
-    };
-    let decision = server.authorizer.authorize(&attributes);
-    if decision.is_allowed() { Ok(()) } else { Err(forbidden(&attributes, decision.reason())) }
-}
-
 /// What is not a resource: discovery, and what the server says of itself.
-fn documents(server: &Arc<Inner>, parts: &Parts, info: &RequestInfo, wishes: Wishes<'_>) -> Response {
+fn documents(server: &Inner, parts: &Parts, info: &RequestInfo, url: &Url<'_>, wishes: Wishes<'_>) -> Response {
+    if let Some(response) = server.health.answer(&info.path, url.query) {
+        return response;
+    }
+    match &*info.path {
+        "/metrics" => return server.metrics.answer(),
+        "/metrics/slis" => return server.health.slis(),
+        path => {
+            if let Some(response) = server.openid.as_ref().and_then(|openid| openid_answer(openid, path)) {
+                return response;
+            }
+        }
+    }
     let documents = server.discovery.documents();
     let aggregated = Endpoint { protobuf: Protobuf::No, serves: Serves::AggregatedDiscovery, streams: false };
     if let Some(document) = documents.aggregated(&info.path)
@@ -193,6 +271,19 @@ fn documents(server: &Arc<Inner>, parts: &Parts, info: &RequestInfo, wishes: Wis
     }
     let json = document.json.slice(..document.json.len() - usize::from(document.json.ends_with(b"\n")));
     Form::plain(wishes).write(200, json)
+}
+
+/// What others need to check the tokens of service accounts.
+fn openid_answer(openid: &OpenIdDocuments, path: &str) -> Option<Response> {
+    let (content_type, document) = match path {
+        OPENID_CONFIG_PATH => ("application/json", &openid.configuration),
+        JWKS_PATH => (JWKS_CONTENT_TYPE, &openid.keys),
+        _ => return None,
+    };
+    let mut response = answer(200, content_type, Body::from(document.clone()));
+    let age = HeaderValue::from_str(&format!("public, max-age={MAX_AGE_SECONDS}"));
+    response.headers_mut().insert(header::CACHE_CONTROL, age.unwrap_or(HeaderValue::from_static("public")));
+    Some(response)
 }
 
 /// 404 for what is not served under a version that is.

@@ -3,41 +3,81 @@
 use std::{
     convert::Infallible,
     fmt,
+    net::{IpAddr, Ipv4Addr},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
 };
 
-use capstan_api::{Map, Status};
+use capstan_api::{Scope, Status, Str, builtin, mapper::DefaultRESTMapper};
 use capstan_clock::{OsIds, RealClock, SharedClock, SharedIds};
 use capstan_storage::{SharedStore, Ttl};
-use http::request::Parts;
 use tokio::task::JoinSet;
 
 use crate::{
-    admission,
-    authorization::{Attributes, Authorizer, Chain, Rbac, RbacAuthorizer, UserInfo},
+    admission::{self, ChoiceError},
+    allocation::{self, Allocator},
+    authentication::{self, Authenticator, OpenIdDocuments, TokenIssuer},
+    authorization::{AlwaysAllowPaths, Attributes, Authorizer, Chain, Decision, NodeAuthorizer, Rbac, RbacAuthorizer},
     cache::CacheError,
     discovery::{self, Discovery},
-    handlers::write::Effects,
+    flowcontrol::FlowControl,
+    health::{Endpoint, Health},
     http::{Request, Response},
-    registry::{Registry, Stored},
-    road::{self, InProcessUser},
+    index,
+    metrics::Metrics,
+    registry::Registry,
+    road,
     serve::InFlight,
     start,
 };
 
+/// Paths that everybody may read.
+const OPEN_PATHS: [&str; 3] = ["/healthz", "/livez", "/readyz"];
+
+/// Who decides what may be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuthorizationMode {
+    /// Everybody may do everything.
+    AlwaysAllow,
+    /// Nobody may do anything.
+    AlwaysDeny,
+    /// Nodes may do what their pods need.
+    Node,
+    /// Roles and bindings.
+    Rbac,
+}
+
 /// How a server behaves.
-#[derive(Clone)]
 pub struct Config {
     /// The time.
     pub clock: SharedClock,
     /// Names and identities.
     pub ids: SharedIds,
-    /// Where clients reach the server, as discovery says it.
-    pub advertise_address: String,
+    /// Where clients reach the server.
+    pub advertise_address: IpAddr,
+    /// The port on which they do.
+    pub secure_port: u16,
+    /// The name of the machine.
+    pub hostname: String,
     /// How long Events live.
     pub event_ttl: Option<Ttl>,
+    /// Where services get their addresses and ports.
+    pub services: allocation::Config,
+    /// How users show who they are.
+    pub authentication: authentication::Config,
+    /// Who signs tokens of service accounts.
+    pub token_issuer: Option<TokenIssuer>,
+    /// What others need to check those tokens.
+    pub openid: Option<OpenIdDocuments>,
+    /// Who decides what users may do, in their order.
+    pub authorization: Vec<AuthorizationMode>,
+    /// Admission plugins that are off by themselves and shall be on.
+    pub enable_admission: Vec<String>,
+    /// Admission plugins that are on by themselves and shall be off.
+    pub disable_admission: Vec<String>,
+    /// The certificates of client authorities as PEM, for those who extend this server.
+    pub client_ca: String,
 }
 
 impl Default for Config {
@@ -45,8 +85,22 @@ impl Default for Config {
         Config {
             clock: Arc::new(RealClock::new()),
             ids: Arc::new(OsIds),
-            advertise_address: "127.0.0.1:6443".to_owned(),
+            advertise_address: Ipv4Addr::LOCALHOST.into(),
+            secure_port: 6443,
+            hostname: "localhost".to_owned(),
             event_ttl: Ttl::seconds(3600),
+            services: allocation::Config {
+                primary: "10.0.0.0/24".parse().expect("it is a range"),
+                secondary: None,
+                node_ports: 30000..=32767,
+            },
+            authentication: authentication::Config { anonymous: true, ..authentication::Config::default() },
+            token_issuer: None,
+            openid: None,
+            authorization: vec![AuthorizationMode::Node, AuthorizationMode::Rbac],
+            enable_admission: Vec::new(),
+            disable_admission: Vec::new(),
+            client_ca: String::new(),
         }
     }
 }
@@ -56,43 +110,17 @@ pub(crate) struct Inner {
     pub(crate) registry: Arc<Registry>,
     pub(crate) in_flight: InFlight,
     pub(crate) discovery: Discovery,
+    pub(crate) authenticator: Authenticator,
+    pub(crate) token_issuer: Option<TokenIssuer>,
+    pub(crate) openid: Option<OpenIdDocuments>,
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) rbac: Arc<RbacAuthorizer>,
-    pub(crate) admission: Admission,
-}
-
-impl Inner {
-    /// Who sends this request.
-    pub(crate) fn authenticate(&self, parts: &mut Parts, _warnings: &mut Vec<String>) -> Result<UserInfo, Status> {
-        match parts.extensions.get::<InProcessUser>() {
-            Some(InProcessUser(user)) => Ok(user.clone()),
-            None => Ok(UserInfo::new("system:anonymous", ["system:unauthenticated"])),
-        }
-    }
-
-    /// Answers questions about who somebody is.
-    pub(crate) fn identity_review(&self, _user: &UserInfo, _review: Map) -> Result<Map, Status> {
-        Err(Status::internal_error("not joined"))
-    }
-
-    /// What is given back with an object that is deleted.
-    pub(crate) fn released(&self, _stored: &Stored, _old: &Map, _gone: bool) -> Effects {
-        Effects::default()
-    }
-}
-
-/// The plugins in their order.
-#[derive(Default)]
-pub(crate) struct Admission(pub(crate) Vec<Box<dyn admission::Plugin>>);
-
-impl Admission {
-    pub(crate) fn admit(&self, request: &mut admission::Request<'_>) -> Result<(), Status> {
-        self.0.iter().try_for_each(|plugin| plugin.admit(request))
-    }
-
-    pub(crate) fn validate(&self, request: &mut admission::Request<'_>) -> Result<(), Status> {
-        self.0.iter().try_for_each(|plugin| plugin.validate(request))
-    }
+    pub(crate) admission: admission::Chain,
+    pub(crate) counts_quota: bool,
+    pub(crate) allocator: Allocator,
+    pub(crate) flow_control: Arc<FlowControl>,
+    pub(crate) health: Health,
+    pub(crate) metrics: Metrics,
 }
 
 /// A Kubernetes API server, in this process. Sockets are one way to reach it, calling it is another.
@@ -107,26 +135,65 @@ impl Server {
     /// Serves what the store has, on the runtime of the caller. When this returns, requests can be answered.
     ///
     /// # Errors
-    /// When the store cannot be read or written.
-    pub async fn start(store: SharedStore, config: Config) -> Result<Self, StartError> {
-        let registry = Registry::start(store, Arc::clone(&config.clock), Arc::clone(&config.ids), config.event_ttl);
-        let registry = Arc::new(registry);
+    /// When the store cannot be read or written, or the configuration makes no sense.
+    pub async fn start(store: SharedStore, mut config: Config) -> Result<Self, StartError> {
+        let (clock, ids) = (Arc::clone(&config.clock), Arc::clone(&config.ids));
+        let registry = Arc::new(Registry::start(store, Arc::clone(&clock), Arc::clone(&ids), config.event_ttl));
         registry.filled().await?;
-        start::bootstrap(&registry).await?;
-        let rbac = Arc::new(RbacAuthorizer::new(Rbac::default()));
+        let allocator = Allocator::new(&config.services, Arc::clone(&ids));
+        start::bootstrap(&registry, &allocator, &config).await?;
+
         let mut tasks = JoinSet::new();
+        let rbac = Arc::new(RbacAuthorizer::new(Rbac::default()));
+        let node = Arc::new(NodeAuthorizer::default());
+        let flow_control = Arc::new(FlowControl::default());
         start::follow_rbac(&registry, &rbac, &mut tasks).await?;
+        start::follow_nodes(&registry, &node, &mut tasks).await?;
+        start::follow_flow_control(&registry, &flow_control, &mut tasks).await?;
+        start::follow_service_cidrs(&registry, &allocator, &mut tasks).await?;
+        start::aggregate_cluster_roles(&registry, &mut tasks).await?;
+
+        let authorizer = authorizer(&config.authorization, &rbac, &node);
+        let mut plugins =
+            admission::Parts { authorizer: Arc::clone(&authorizer), mapper: Arc::new(mapper()), ids: Arc::clone(&ids) }
+                .plugins();
+        plugins.push(Arc::new(admission::limit_ranger::LimitRanger));
+        plugins.push(Arc::new(admission::pod_security::PodSecurity::default()));
+        let strs = |names: &[String]| names.iter().map(|name| Str::from(name.as_str())).collect::<Vec<_>>();
+        let (enable, disable) = (strs(&config.enable_admission), strs(&config.disable_admission));
+        let counts_quota = !config.disable_admission.iter().any(|name| name == admission::resource_quota::NAME);
+        let admission = admission::Chain::new(plugins, &enable, &disable).map_err(StartError::Admission)?;
+
+        let start_time = crate::metrics::start_time(clock.now());
+        let health = Health::new(start_time);
+        health.add("etcd", &Endpoint::ALL, || Ok(()));
+        health.add("informer-sync", &[Endpoint::Readyz], || Ok(()));
+        health.start_step("rbac/bootstrap-roles").finish();
+        health.start_step("scheduling/bootstrap-system-priority-classes").finish();
+        health.start_step("priority-and-fairness-config-producer").finish();
+        health.start_step("bootstrap-controller").finish();
         let discovery = Discovery::new(discovery::Config {
-            server_address: config.advertise_address.clone(),
+            server_address: std::net::SocketAddr::new(config.advertise_address, config.secure_port).to_string(),
+            other_paths: index::other_paths(&health),
             ..discovery::Config::default()
         });
+        let objects = Arc::clone(&registry) as Arc<dyn crate::objects::Objects>;
+        let authentication = std::mem::take(&mut config.authentication);
         let inner = Inner {
+            authenticator: Authenticator::new(authentication, objects, clock),
+            token_issuer: config.token_issuer.take(),
+            openid: config.openid.take(),
             registry,
             in_flight: InFlight::default(),
             discovery,
-            authorizer: Arc::new(Chain::new(vec![Arc::clone(&rbac) as Arc<dyn Authorizer>])),
+            authorizer,
             rbac,
-            admission: Admission::default(),
+            admission,
+            counts_quota,
+            allocator,
+            flow_control,
+            health,
+            metrics: Metrics::new(start_time),
         };
         Ok(Server { inner: Arc::new(inner), _tasks: Arc::new(tasks) })
     }
@@ -141,6 +208,49 @@ impl Server {
     pub fn may(&self, attributes: &Attributes<'_>) -> bool {
         self.inner.authorizer.authorize(attributes).is_allowed()
     }
+
+    /// From now on `/readyz` says that no more requests should come.
+    pub fn shut_down(&self) {
+        self.inner.health.shut_down();
+    }
+}
+
+/// The kinds that there are, for those who look for owners.
+fn mapper() -> DefaultRESTMapper {
+    let mut mapper = DefaultRESTMapper::new(Vec::new());
+    for row in builtin::kinds() {
+        let scope = if row.namespaced { Scope::Namespaced } else { Scope::Cluster };
+        let singular = row.group_version.with_resource(row.singular.clone());
+        mapper.add_specific(row.gvk(), row.gvr(), singular, scope);
+    }
+    mapper
+}
+
+/// One who always decides the same.
+struct Always(bool);
+
+impl Authorizer for Always {
+    fn authorize(&self, _: &Attributes<'_>) -> Decision {
+        if self.0 { Decision::Allow(String::new()) } else { Decision::NoOpinion("Everything is forbidden.".to_owned()) }
+    }
+}
+
+fn authorizer(
+    modes: &[AuthorizationMode],
+    rbac: &Arc<RbacAuthorizer>,
+    node: &Arc<NodeAuthorizer>,
+) -> Arc<dyn Authorizer> {
+    let open = AlwaysAllowPaths::new(OPEN_PATHS).expect("the paths are valid");
+    let mut all: Vec<Arc<dyn Authorizer>> = vec![Arc::new(open)];
+    for mode in modes {
+        all.push(match mode {
+            AuthorizationMode::AlwaysAllow => Arc::new(Always(true)),
+            AuthorizationMode::AlwaysDeny => Arc::new(Always(false)),
+            AuthorizationMode::Node => Arc::clone(node) as Arc<dyn Authorizer>,
+            AuthorizationMode::Rbac => Arc::clone(rbac) as Arc<dyn Authorizer>,
+        });
+    }
+    Arc::new(Chain::new(all))
 }
 
 impl fmt::Debug for Server {
@@ -171,6 +281,8 @@ pub enum StartError {
     Read(CacheError),
     /// What a new cluster has cannot be written.
     Bootstrap(Status),
+    /// The choice of admission plugins makes no sense.
+    Admission(Vec<ChoiceError>),
 }
 
 impl fmt::Display for StartError {
@@ -178,6 +290,10 @@ impl fmt::Display for StartError {
         match self {
             StartError::Read(error) => write!(f, "the store cannot be read: {error}"),
             StartError::Bootstrap(status) => write!(f, "what every cluster has cannot be written: {status}"),
+            StartError::Admission(errors) => {
+                let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
+                f.write_str(&errors.join(", "))
+            }
         }
     }
 }

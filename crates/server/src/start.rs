@@ -1,31 +1,48 @@
-//! What happens before the first request: what every cluster has is there, and authorization knows its rules.
+//! What happens before the first request: what every cluster has is there, and those who decide know their rules.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, future::Future, net::IpAddr, sync::Arc};
 
-use capstan_api::{GroupResource, GroupVersionKind, Map, Status, Str, Value, builtin, json};
+use capstan_api::{GroupResource, GroupVersionKind, Map, Status, Str, Value, builtin, watch_event::EventType};
 use capstan_storage::{Op, limits::MAX_COMMIT_OPS};
 use tokio::task::JoinSet;
 
 use crate::{
+    allocation::{self, Allocator},
     authorization::{
-        RbacAuthorizer,
+        NodeAuthorizer, NodeKind, RbacAuthorizer,
         rbac::{GROUP, RbacKind},
     },
     bootstrap::{self, Ensure, Reconciled},
-    cache::{CacheError, ReadAt, WatchItem, WatchQuery, WatchStart, Watcher},
+    cache::{CacheError, Object, ReadAt, WatchItem, WatchQuery, WatchStart, Watcher},
+    flowcontrol::FlowControl,
     objects::Objects as _,
     registry::{Registry, Stored, encode, live, live::Refused, prepare_for_create},
-    server::StartError,
+    server::{Config, StartError},
 };
-use capstan_api::watch_event::EventType;
+
+const SERVICES: GroupResource = GroupResource::from_static("", "services");
+const IP_ADDRESSES: GroupResource = GroupResource::from_static("networking.k8s.io", "ipaddresses");
+const SERVICE_CIDRS: GroupResource = GroupResource::from_static("networking.k8s.io", "servicecidrs");
+const CLUSTER_ROLES: GroupResource = GroupResource::from_static(GROUP, "clusterroles");
+
+/// A write of the server itself, and whose objects it is about.
+type Write = (Arc<Stored>, Op);
 
 /// Creates what is missing of what every cluster has, and brings up to date what belongs to the server.
-pub(crate) async fn bootstrap(registry: &Registry) -> Result<(), StartError> {
-    let mut ops: Vec<(Arc<Stored>, Op)> = Vec::new();
-    for object in bootstrap::objects().into_iter().chain(bootstrap::rbac()) {
-        ops.extend(ensure(registry, object).map_err(StartError::Bootstrap)?);
+pub(crate) async fn bootstrap(registry: &Registry, allocator: &Allocator, config: &Config) -> Result<(), StartError> {
+    let rbac = bootstrap::rbac().into_iter().filter(|object| kind_of(object) != "ClusterRole");
+    let mut writes: Vec<Write> = Vec::new();
+    for object in bootstrap::objects().into_iter().chain(bootstrap::cluster_roles()).chain(rbac) {
+        writes.extend(ensure(registry, object).map_err(StartError::Bootstrap)?);
     }
-    let mut rest = ops.into_iter().peekable();
+    writes.extend(of_this_server(registry, config).map_err(StartError::Bootstrap)?);
+    commit_all(registry, writes).await?;
+    let writes = services(registry, allocator, config).map_err(StartError::Bootstrap)?;
+    commit_all(registry, writes).await
+}
+
+async fn commit_all(registry: &Registry, writes: Vec<Write>) -> Result<(), StartError> {
+    let mut rest = writes.into_iter().peekable();
     while rest.peek().is_some() {
         let (touched, ops): (Vec<_>, Vec<_>) = rest.by_ref().take(MAX_COMMIT_OPS).unzip();
         let touched: HashMap<GroupResource, &Stored> =
@@ -40,32 +57,53 @@ pub(crate) async fn bootstrap(registry: &Registry) -> Result<(), StartError> {
     Ok(())
 }
 
-/// What has to be written for an object to be there as it should.
-fn ensure(registry: &Registry, expected: Value) -> Result<Option<(Arc<Stored>, Op)>, Status> {
-    let text = |field: &str| expected.get(field).and_then(Value::as_str).unwrap_or_default();
+fn kind_of(object: &Value) -> &str {
+    object.get("kind").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Where an object belongs: its resource, namespace and name.
+struct Place {
+    stored: Arc<Stored>,
+    gvk: GroupVersionKind,
+    namespace: Str,
+    name: Str,
+}
+
+fn place(registry: &Registry, object: &Value) -> Result<Place, Status> {
+    let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
     let gvk = GroupVersionKind::from_api_version_and_kind(text("apiVersion"), text("kind"));
-    let row = builtin::kind(&gvk).ok_or_else(|| Status::internal_error(format!("{gvk:?} is not a built-in kind")))?;
+    let stored = builtin::kind(&gvk).and_then(|row| registry.stored(&row.gvr().group_resource())).cloned();
+    let stored = stored.ok_or_else(|| Status::internal_error(format!("{gvk:?} is not stored")))?;
     let meta = |field: &str| {
-        let value = expected.get("metadata").and_then(|metadata| metadata.get(field));
-        value.and_then(Value::as_str).unwrap_or_default()
+        let value = object.get("metadata").and_then(|metadata| metadata.get(field));
+        Str::from(value.and_then(Value::as_str).unwrap_or_default())
     };
-    let Some(stored) = registry.stored(&row.gvr().group_resource()) else { return Ok(None) };
-    let (namespace, name) = (Str::from(meta("namespace")), Str::from(meta("name")));
-    let key = stored.key(&namespace, &name);
-    let Some(found) = registry.get(&stored.resource, &namespace, &name) else {
-        let object = fresh(registry, stored, &gvk, expected);
-        return Ok(Some((Arc::clone(stored), Op::create(key, encode(&object)))));
+    Ok(Place { stored, gvk, namespace: meta("namespace"), name: meta("name") })
+}
+
+fn existing(
+    registry: &Registry,
+    resource: &GroupResource,
+    namespace: &str,
+    name: &str,
+) -> Option<(Value, Arc<Object>)> {
+    let found = registry.get(resource, namespace, name)?;
+    Some((Value::Object(live::parse(&found.json).ok()?), found))
+}
+
+/// What has to be written for an object to be there as it should.
+fn ensure(registry: &Registry, expected: Value) -> Result<Option<Write>, Status> {
+    let at = place(registry, &expected)?;
+    let Some((existing, _)) = existing(registry, &at.stored.resource, &at.namespace, &at.name) else {
+        return put(registry, expected).map(Some);
     };
-    let existing = Value::Object(live::parse(&found.json)?);
-    let revised = match &*gvk.kind {
+    let revised = match &*at.gvk.kind {
         "ClusterRole" | "Role" => reconciled(bootstrap::reconcile_role(&existing, &expected)),
         "ClusterRoleBinding" | "RoleBinding" => reconciled(bootstrap::reconcile_binding(&existing, &expected)),
-        "FlowSchema" | "PriorityLevelConfiguration" => bootstrap::revise(&existing, &expected, Ensure::of(&name)),
+        "FlowSchema" | "PriorityLevelConfiguration" => bootstrap::revise(&existing, &expected, Ensure::of(&at.name)),
         _ => None,
     };
-    let Some(Value::Object(mut object)) = revised else { return Ok(None) };
-    object.get_mut("metadata").and_then(Value::as_object_mut).map(|metadata| metadata.remove("resourceVersion"));
-    Ok(Some((Arc::clone(stored), Op::update(key, encode(&object), found.revision))))
+    revised.map(|object| put(registry, object)).transpose()
 }
 
 fn reconciled(answer: Reconciled) -> Option<Value> {
@@ -75,14 +113,128 @@ fn reconciled(answer: Reconciled) -> Option<Value> {
     }
 }
 
+/// Writes an object over what is there, or a new one.
+fn put(registry: &Registry, object: Value) -> Result<Write, Status> {
+    let at = place(registry, &object)?;
+    let key = at.stored.key(&at.namespace, &at.name);
+    let Some(found) = registry.get(&at.stored.resource, &at.namespace, &at.name) else {
+        let object = fresh(registry, &at.stored, &at.gvk, object);
+        return Ok((at.stored, Op::create(key, encode(&object))));
+    };
+    let Value::Object(mut object) = object else { return Err(Status::internal_error("not an object")) };
+    object.get_mut("metadata").and_then(Value::as_object_mut).map(|metadata| metadata.remove("resourceVersion"));
+    Ok((at.stored, Op::update(key, encode(&object), found.revision)))
+}
+
 /// A new object, as a client's would be.
 fn fresh(registry: &Registry, stored: &Stored, gvk: &GroupVersionKind, mut object: Value) -> Map {
     if let Some(schema) = builtin::schema(gvk) {
         builtin::default(&schema, &mut object);
     }
     let Value::Object(mut object) = object else { return Map::new() };
+    let status = object.get("status").cloned();
     prepare_for_create(stored.strategy, &mut object, &registry.ids.uid(), registry.now());
+    // What the server creates may come with its status.
+    if let Some(status) = status.filter(|status| status.as_object().is_some_and(|status| !status.is_empty())) {
+        object.insert("status", status);
+    }
     object
+}
+
+/// What depends on this server: how others find and trust it.
+fn of_this_server(registry: &Registry, config: &Config) -> Result<Vec<Write>, Status> {
+    let config_maps = GroupResource::from_static("", "configmaps");
+    let config_map = |name: &str| existing(registry, &config_maps, "kube-system", name).map(|(value, _)| value);
+    let mut objects = Vec::new();
+    let trust = config_map(bootstrap::AUTHENTICATION_CONFIG);
+    objects.extend(bootstrap::authentication_config(trust.as_ref(), &config.client_ca, None));
+    let tracking = config_map(bootstrap::TOKEN_TRACKING);
+    objects.extend(bootstrap::token_tracking(tracking.as_ref(), registry.now()));
+    let endpoints = GroupResource::from_static("", "endpoints");
+    let old = existing(registry, &endpoints, "default", bootstrap::KUBERNETES).map(|(value, _)| value);
+    let servers: [IpAddr; 1] = [config.advertise_address];
+    if let Some(endpoints) = bootstrap::kubernetes_endpoints(old.as_ref(), &servers, config.secure_port) {
+        objects.push(bootstrap::kubernetes_endpoint_slice(&endpoints));
+        objects.push(endpoints);
+    }
+    objects.into_iter().map(|object| put(registry, object)).collect()
+}
+
+/// The range of services, the addresses that are taken, and the service of the server itself.
+fn services(registry: &Registry, allocator: &Allocator, config: &Config) -> Result<Vec<Write>, Status> {
+    let mut writes = Vec::new();
+    if registry.get(&SERVICE_CIDRS, "", allocation::DEFAULT_SERVICE_CIDR).is_none() {
+        let ranges: Vec<_> = [Some(config.services.primary), config.services.secondary].into_iter().flatten().collect();
+        let mut object = allocation::default_service_cidr(&ranges);
+        let mut status = Map::new();
+        status.insert("conditions", vec![Value::from(allocation::ready_condition(registry.now()))]);
+        object.insert("status", status);
+        writes.push(put(registry, object.into())?);
+    }
+    let all = |resource: &GroupResource| -> Result<Vec<Map>, Status> {
+        registry.list(resource, "").iter().map(|object| live::parse(&object.json)).collect()
+    };
+    let (stored, addresses) = (all(&SERVICES)?, all(&IP_ADDRESSES)?);
+    let repair = allocator.repair(&stored, &addresses);
+    for object in repair.create {
+        writes.push(put(registry, object.into())?);
+    }
+    for name in repair.delete {
+        if let (Some(stored), Some(found)) = (registry.stored(&IP_ADDRESSES), registry.get(&IP_ADDRESSES, "", &name)) {
+            let op = Op::delete(stored.key("", &name)).expecting(found.revision);
+            writes.push((Arc::clone(stored), op));
+        }
+    }
+    if registry.get(&SERVICES, "default", bootstrap::KUBERNETES).is_none() {
+        let service = bootstrap::kubernetes_service(&config.services.primary, config.secure_port);
+        let at = place(registry, &service)?;
+        let mut service = fresh(registry, &at.stored, &at.gvk, service);
+        let allocation = allocator.allocate(&mut service, None, false).map_err(|status| *status)?;
+        let key = at.stored.key(&at.namespace, &at.name);
+        writes.push((at.stored, Op::create(key, encode(&service))));
+        for address in allocation.created() {
+            writes.push(put(registry, address.into())?);
+        }
+        allocation.commit();
+    }
+    Ok(writes)
+}
+
+/// Tells somebody of the objects that there are, and in a task of all that changes: the object, and whether it is gone.
+async fn follow(
+    registry: &Registry,
+    resource: &GroupResource,
+    tasks: &mut JoinSet<()>,
+    mut tell: impl FnMut(&Object, Value, bool) + Send + 'static,
+) -> Result<(), CacheError> {
+    let Some(stored) = registry.stored(resource).cloned() else { return Ok(()) };
+    let mut tell = move |object: &Object, gone: bool| {
+        if let Ok(value) = live::parse(&object.json) {
+            tell(object, Value::Object(value), gone);
+        }
+    };
+    for object in registry.list(resource, "") {
+        tell(&object, false);
+    }
+    let mut watcher = watch_all(&stored).await?;
+    tasks.spawn(async move {
+        loop {
+            match watcher.next().await {
+                Ok(WatchItem::Event(event)) => tell(event.object(), event.event_type() == EventType::Deleted),
+                Ok(WatchItem::Bookmark { .. }) => {}
+                Err(CacheError::Closed) => return,
+                Err(_) => match watch_all(&stored).await {
+                    Ok(again) => watcher = again,
+                    Err(_) => return,
+                },
+            }
+        }
+    });
+    Ok(())
+}
+
+fn watch_all(stored: &Stored) -> impl Future<Output = Result<Watcher, CacheError>> {
+    stored.cache.watch(WatchQuery::all(WatchStart::State { at: ReadAt::Any, closing_bookmark: false }))
 }
 
 /// Keeps authorization up with the roles and bindings.
@@ -92,39 +244,108 @@ pub(crate) async fn follow_rbac(
     tasks: &mut JoinSet<()>,
 ) -> Result<(), CacheError> {
     for kind in [RbacKind::ClusterRole, RbacKind::Role, RbacKind::ClusterRoleBinding, RbacKind::RoleBinding] {
-        let resource = GroupResource::from_static(GROUP, kind.resource());
-        let Some(stored) = registry.stored(&resource).cloned() else { continue };
-        for object in registry.list(&resource, "") {
-            if let Ok(value) = json::parse(&object.json) {
-                rbac.upsert(kind, &value);
-            }
-        }
         let rbac = Arc::clone(rbac);
-        let mut watcher = watch_all(&stored).await?;
-        tasks.spawn(async move {
-            loop {
-                match watcher.next().await {
-                    Ok(WatchItem::Event(event)) => {
-                        let object = event.object();
-                        match (event.event_type(), json::parse(&object.json)) {
-                            (EventType::Deleted, _) => rbac.remove(kind, object.namespace(), object.name()),
-                            (_, Ok(value)) => rbac.upsert(kind, &value),
-                            _ => {}
-                        }
-                    }
-                    Ok(WatchItem::Bookmark { .. }) => {}
-                    Err(CacheError::Closed) => return,
-                    Err(_) => match watch_all(&stored).await {
-                        Ok(again) => watcher = again,
-                        Err(_) => return,
-                    },
-                }
-            }
-        });
+        let resource = GroupResource::from_static(GROUP, kind.resource());
+        follow(registry, &resource, tasks, move |object, value, gone| match gone {
+            true => rbac.remove(kind, object.namespace(), object.name()),
+            false => rbac.upsert(kind, &value),
+        })
+        .await?;
     }
     Ok(())
 }
 
-async fn watch_all(stored: &Stored) -> Result<Watcher, CacheError> {
-    stored.cache.watch(WatchQuery::all(WatchStart::State { at: ReadAt::Any, closing_bookmark: false })).await
+/// Keeps the authorizer of nodes up with what runs on them.
+pub(crate) async fn follow_nodes(
+    registry: &Registry,
+    node: &Arc<NodeAuthorizer>,
+    tasks: &mut JoinSet<()>,
+) -> Result<(), CacheError> {
+    for (kind, group, resource) in [
+        (NodeKind::Pod, "", "pods"),
+        (NodeKind::PersistentVolume, "", "persistentvolumes"),
+        (NodeKind::VolumeAttachment, "storage.k8s.io", "volumeattachments"),
+        (NodeKind::ResourceSlice, "resource.k8s.io", "resourceslices"),
+    ] {
+        let node = Arc::clone(node);
+        let resource = GroupResource::from_static(group, resource);
+        follow(registry, &resource, tasks, move |object, value, gone| match gone {
+            true => node.remove(kind, object.namespace(), object.name()),
+            false => node.upsert(kind, &value),
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// Keeps the classification of requests up with its schemas.
+pub(crate) async fn follow_flow_control(
+    registry: &Registry,
+    flow_control: &Arc<FlowControl>,
+    tasks: &mut JoinSet<()>,
+) -> Result<(), CacheError> {
+    for resource in ["prioritylevelconfigurations", "flowschemas"] {
+        let flow_control = Arc::clone(flow_control);
+        let resource = GroupResource::from_static("flowcontrol.apiserver.k8s.io", resource);
+        follow(registry, &resource, tasks, move |object, value, gone| match (gone, value) {
+            (true, value) => flow_control.remove(kind_of(&value), object.name()),
+            (false, Value::Object(value)) => flow_control.upsert(&value),
+            _ => {}
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// Keeps the ranges of services up with those that are added and removed.
+pub(crate) async fn follow_service_cidrs(
+    registry: &Registry,
+    allocator: &Allocator,
+    tasks: &mut JoinSet<()>,
+) -> Result<(), CacheError> {
+    let allocator = allocator.clone();
+    follow(registry, &SERVICE_CIDRS, tasks, move |object, value, gone| {
+        allocator.service_cidr(object.name(), if gone { None } else { value.as_object() });
+    })
+    .await
+}
+
+/// Keeps ClusterRoles that are made of others up with them.
+pub(crate) async fn aggregate_cluster_roles(
+    registry: &Arc<Registry>,
+    tasks: &mut JoinSet<()>,
+) -> Result<(), CacheError> {
+    let Some(stored) = registry.stored(&CLUSTER_ROLES).cloned() else { return Ok(()) };
+    let registry = Arc::clone(registry);
+    let mut watcher = watch_all(&stored).await?;
+    tasks.spawn(async move {
+        loop {
+            match watcher.next().await {
+                Ok(WatchItem::Bookmark { .. }) => {}
+                Ok(WatchItem::Event(_)) => {
+                    // What could not be written is tried again with the next change, which is what stood in the way.
+                    drop(aggregate_once(&registry).await);
+                }
+                Err(CacheError::Closed) => return,
+                Err(_) => match watch_all(&stored).await {
+                    Ok(again) => watcher = again,
+                    Err(_) => return,
+                },
+            }
+        }
+    });
+    Ok(())
+}
+
+async fn aggregate_once(registry: &Registry) -> Result<(), Status> {
+    let before: Vec<Value> = registry
+        .list(&CLUSTER_ROLES, "")
+        .iter()
+        .filter_map(|object| live::parse(&object.json).ok().map(Value::Object))
+        .collect();
+    let mut after = before.clone();
+    bootstrap::aggregate_cluster_roles(&mut after).map_err(Status::internal_error)?;
+    let changed = after.into_iter().zip(before).filter(|(after, before)| after != before);
+    let writes = changed.map(|(after, _)| put(registry, after)).collect::<Result<Vec<_>, _>>()?;
+    commit_all(registry, writes).await.map_err(Status::internal_error)
 }

@@ -140,7 +140,7 @@ pub fn validate_legacy_cidr(path: &Path<'_>, value: &str, strict: bool, old: &[&
 /// What clients are warned of about an IP address in an old field; nothing about what is not an address at all.
 #[must_use]
 pub fn warnings_for_ip(path: &Path<'_>, value: &str) -> Vec<String> {
-    let Some(ip) = parse_sloppy(value) else { return Vec::new() };
+    let Some(ip) = parse_ip_sloppy(value) else { return Vec::new() };
     let (shown, printed) = (go::quote(value), go::quote(&print(ip)));
     if value.parse::<IpAddr>().is_err() || is_4_in_6(ip) {
         return vec![format!("{path}: non-standard IP address {shown} is invalid: use {printed}")];

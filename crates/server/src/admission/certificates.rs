@@ -169,7 +169,7 @@ pub(super) struct Subject {
 pub(super) fn subject(csr: &Map) -> Result<Subject, String> {
     const TYPE: &str = "CERTIFICATE REQUEST";
     let text = paths::get(csr, "spec.request").and_then(Value::as_str).unwrap_or_default();
-    let pem = base64::decode(text.as_bytes()).unwrap_or_default();
+    let pem = base64::decode(text).unwrap_or_default();
     let block = parse_x509_pem(&pem).ok().map(|(_, block)| block).filter(|block| block.label == TYPE);
     let block = block.ok_or_else(|| format!("PEM block type must be {TYPE}"))?;
     let (_, parsed) = X509CertificationRequest::from_der(&block.contents).map_err(|error| error.to_string())?;

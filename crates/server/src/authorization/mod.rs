@@ -1,10 +1,11 @@
 //! Who may do what: a chain of authorizers, of which the first with an opinion decides.
 //!
 //! Everything here is pure: a decision is a function of the request's [`Attributes`] and of what the authorizers know
-//! at that moment. The node authorizer joins the chain as one more [`Authorizer`].
+//! at that moment.
 
 mod attributes;
 mod forbidden;
+pub mod node;
 mod paths;
 pub mod rbac;
 #[cfg(test)]
@@ -14,6 +15,7 @@ use std::sync::Arc;
 
 pub use attributes::{Attributes, Decision, SYSTEM_MASTERS, UserInfo};
 pub use forbidden::forbidden;
+pub use node::{NodeAuthorizer, NodeKind};
 pub use paths::{AlwaysAllowPaths, InvalidPath};
 pub use rbac::{PolicyRule, Rbac, RbacAuthorizer};
 

@@ -80,6 +80,18 @@ impl<'a> Call<'a> {
         server.admission.validate(&mut request)
     }
 
+    /// What quotas count with a write.
+    pub(crate) fn reserve(
+        &mut self,
+        write: Admitted<'_>,
+        quotas: &[Arc<crate::cache::Object>],
+    ) -> Result<Vec<admission::resource_quota::QuotaUpdate>, Status> {
+        let server = Arc::clone(self.server);
+        let resource = Arc::clone(&self.resource);
+        let request = self.admission_request(&server, &resource, write);
+        admission::resource_quota::reserve(&request, quotas)
+    }
+
     fn admission_request<'r>(
         &'r mut self,
         server: &'r Arc<Inner>,

@@ -14,7 +14,7 @@ use super::{
     call::{Admitted, Call, meta, metadata_mut},
     from_storage,
     read::{find, list_options, not_found},
-    write::{Current, answer_json, storable},
+    write::{Current, Effects, answer_json, storable},
 };
 use crate::{
     http::Response,
@@ -146,7 +146,7 @@ async fn delete_one(
             Some(object) => Op::update(key, encode(object), revision),
             None => Op::delete(key).expecting(revision),
         };
-        let mut effects = call.server.released(&stored, &old, new.is_none());
+        let mut effects = Effects::released(call.server, &stored, &old, new.is_none());
         let mut ops = vec![op];
         ops.append(&mut effects.ops);
         let touched = effects.touched(&stored);

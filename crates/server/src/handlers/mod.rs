@@ -13,6 +13,8 @@ pub(crate) mod patch;
 pub(crate) mod pods;
 pub(crate) mod read;
 pub(crate) mod reviews;
+pub(crate) mod scale;
+pub(crate) mod token;
 pub(crate) mod update;
 pub(crate) mod watch;
 pub(crate) mod write;
@@ -20,16 +22,16 @@ pub(crate) mod write;
 use capstan_api::{Map, Status};
 
 use self::call::Call;
-use crate::{http::Response, registry::Resource};
+use crate::{conversion, http::Response, registry::Resource};
 
 /// The stored form of an object in the version that is asked for.
-pub(crate) fn from_storage(_resource: &Resource, object: Map) -> Map {
-    object
+pub(crate) fn from_storage(resource: &Resource, object: Map) -> Map {
+    if resource.converts() { conversion::from_storage(&resource.gvk, object) } else { object }
 }
 
 /// The form of an object that is stored.
-pub(crate) fn to_storage(_resource: &Resource, object: Map) -> Map {
-    object
+pub(crate) fn to_storage(resource: &Resource, object: Map) -> Map {
+    if resource.converts() { conversion::to_storage(&resource.gvk, object) } else { object }
 }
 
 /// Answers a request for a resource that exists and that the user may make.
@@ -56,6 +58,8 @@ pub(crate) async fn dispatch(call: &mut Call<'_>) -> Result<Response, Status> {
     match (&*resource.gvr.resource, &*subresource) {
         ("pods", "binding") | ("bindings", "") => return pods::bind(call).await,
         ("pods", "eviction") => return pods::evict(call).await,
+        ("serviceaccounts", "token") => return token::request(call).await,
+        (_, "scale") => return scale::dispatch(call, &verb).await,
         (_, "") if resource.stored.is_none() && verb == "create" => return reviews::review(call).await,
         (_, "attach" | "exec" | "log" | "portforward" | "proxy") => return Err(needs_node(call)),
         _ => {}

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use capstan_api::{
-    GroupKind, Map, Status, Value,
+    GroupKind, GroupVersionKind, Map, Status, Value,
     codec::{self, Format, StrictErrors},
     field::{Error, Path},
     json,
     patch::{json_patch, merge, strategic},
+    schema::Schema,
     status::GenericResponse,
 };
 
@@ -26,7 +27,7 @@ use crate::{
 const MAX_OPERATIONS: usize = 10_000;
 
 /// A patch that has been read.
-enum Patch {
+pub(crate) enum Patch {
     Json(json_patch::JsonPatch),
     Merge(Value),
     Strategic(Map),
@@ -46,17 +47,24 @@ pub(crate) async fn patch(call: &mut Call<'_>) -> Result<Response, Status> {
     let mut make = |call: &mut Call<'_>, old: Option<&Map>| {
         call.warnings.truncate(before);
         let Some(old) = old else { return Err(super::read::not_found(&call.resource, &name)) };
-        let mut object = apply(call, &patch, old, duplicates.clone(), validation)?;
+        let kind = (&resource.gvk, &resource.schema);
+        let mut object = apply(&patch, old, duplicates.clone(), validation, kind, &mut call.warnings)?;
         ensure_namespace(call.namespace(), &mut object)?;
         check_object_name(&object, &name)?;
         admitted(call, object, Some(old), &name, options.dry_run)
     };
-    let change = Change { name: &name, dry_run: options.dry_run, create: false, make: &mut make };
+    let change = Change {
+        name: &name,
+        subresource: &call.info.subresource.clone(),
+        dry_run: options.dry_run,
+        create: false,
+        make: &mut make,
+    };
     let written = write::change(call, change).await?;
     form.object(&resource, if written.created { 201 } else { 200 }, written.json, call.now())
 }
 
-fn read(body: &[u8], ty: PatchType, validation: FieldValidation) -> Result<(Patch, StrictErrors), Status> {
+pub(crate) fn read(body: &[u8], ty: PatchType, validation: FieldValidation) -> Result<(Patch, StrictErrors), Status> {
     let strict = validation != FieldValidation::Ignore;
     let bad = |error: &dyn std::fmt::Display| {
         let prefix = if strict && ty != PatchType::StrategicMerge { "error decoding patch: " } else { "" };
@@ -94,15 +102,15 @@ fn read(body: &[u8], ty: PatchType, validation: FieldValidation) -> Result<(Patc
     Ok((patch, duplicates))
 }
 
-fn apply(
-    call: &mut Call<'_>,
+/// The object that a patch makes of another.
+pub(crate) fn apply(
     patch: &Patch,
     old: &Map,
     mut strict: StrictErrors,
     validation: FieldValidation,
+    (gvk, schema): (&GroupVersionKind, &Schema),
+    warnings: &mut Vec<String>,
 ) -> Result<Map, Status> {
-    let resource = Arc::clone(&call.resource);
-    let (gvk, schema) = (&resource.gvk, &resource.schema);
     let patched = match patch {
         Patch::Json(patch) => patch.apply(Value::Object(old.clone())).map_err(|error| {
             let server_message = &*error.to_string();
@@ -121,7 +129,7 @@ fn apply(
     };
     let decoded = schema.decode(text.as_bytes()).map_err(|error| invalid(&error))?;
     strict.extend(decoded.strict);
-    decode::strict(strict, validation, &mut call.warnings).map_err(|errors| invalid(&errors))?;
+    decode::strict(strict, validation, warnings).map_err(|errors| invalid(&errors))?;
     Ok(decode::finish(decoded.value, gvk, schema))
 }
 

@@ -34,7 +34,7 @@ const BUDGETS: GroupResource = GroupResource::from_static("policy", "poddisrupti
 const PODS: GroupResource = GroupResource::from_static("", "pods");
 
 /// Reads and admits what is sent to a subresource that makes something.
-async fn sent(call: &mut Call<'_>, what: &str) -> Result<(Map, WriteOptions), Status> {
+pub(crate) fn sent(call: &mut Call<'_>, what: Option<&str>) -> Result<(Map, WriteOptions), Status> {
     let options = WriteOptions::for_create(call.query)?;
     let resource = Arc::clone(&call.resource);
     let gvk = resource.row.subresource(&call.info.subresource).map_or(&resource.gvk, |sub| &sub.kind);
@@ -45,7 +45,7 @@ async fn sent(call: &mut Call<'_>, what: &str) -> Result<(Map, WriteOptions), St
     super::call::ensure_namespace(&call.info.namespace, &mut object)?;
     let name = if call.info.name.is_empty() { meta(&object, "name").to_owned() } else { call.info.name.to_string() };
     call.admit(Admitted::create(&name, &mut object, options.dry_run))?;
-    if meta(&object, "name") != name {
+    if let Some(what) = what.filter(|_| meta(&object, "name") != name) {
         return Err(Status::bad_request(format!("name in URL does not match name in {what} object")));
     }
     call.validate(Admitted::create(&name, &mut object, options.dry_run))?;
@@ -59,7 +59,7 @@ fn done() -> Status {
 /// Binds a pod to a node.
 pub(crate) async fn bind(call: &mut Call<'_>) -> Result<Response, Status> {
     let form = call.form()?;
-    let (binding, options) = sent(call, "Binding").await?;
+    let (binding, options) = sent(call, Some("Binding"))?;
     let name = meta(&binding, "name").to_owned();
     let target = |field: &str| paths::text(&binding, &format!("target.{field}")).to_owned();
     let mut wrong = Vec::new();
@@ -155,7 +155,7 @@ fn set_condition(pod: &mut Map, condition: &[(&str, &str)], now: &str) {
 /// Deletes a pod if its disruption budget allows it.
 pub(crate) async fn evict(call: &mut Call<'_>) -> Result<Response, Status> {
     let form = call.form()?;
-    let (eviction, options) = sent(call, "Eviction").await?;
+    let (eviction, options) = sent(call, Some("Eviction"))?;
     let name = meta(&eviction, "name").to_owned();
     let mut delete = match eviction.get("deleteOptions") {
         Some(Value::Object(options)) => DeleteOptions::from_body(&encode(options), capstan_api::codec::Format::Json)?,

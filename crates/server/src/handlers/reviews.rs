@@ -12,6 +12,7 @@ use super::{
     decode,
 };
 use crate::{
+    authentication::{self_subject_review, token_review},
     authorization::{Attributes, Decision, PolicyRule, UserInfo, aggregate},
     http::Response,
     registry::{encode, paths},
@@ -48,7 +49,8 @@ pub(crate) async fn review(call: &mut Call<'_>) -> Result<Response, Status> {
             paths::set(&mut object, "status", status);
             object
         }
-        _ => call.server.identity_review(call.user, object)?,
+        "TokenReview" => token_review(&call.server.authenticator, object)?,
+        _ => self_subject_review(call.user, call.server.registry.clock.now()),
     };
     form.object(&resource, 201, encode(&answered).into(), call.now())
 }

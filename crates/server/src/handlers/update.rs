@@ -29,7 +29,13 @@ pub(crate) async fn update(call: &mut Call<'_>) -> Result<Response, Status> {
     check_object_name(&object, &name)?;
     write::dedup_owners(call, &mut object, false);
     let mut make = |call: &mut Call<'_>, old: Option<&Map>| admitted(call, object.clone(), old, &name, options.dry_run);
-    let change = Change { name: &name, dry_run: options.dry_run, create: false, make: &mut make };
+    let change = Change {
+        name: &name,
+        subresource: &call.info.subresource.clone(),
+        dry_run: options.dry_run,
+        create: false,
+        make: &mut make,
+    };
     let written = write::change(call, change).await?;
     form.object(&resource, if written.created { 201 } else { 200 }, written.json, call.now())
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use capstan_api::{Map, Status, Value};
+use capstan_api::{GroupResource, Map, Status, Value};
 use capstan_storage::{Op, Revision};
 
 use super::{
@@ -11,14 +11,20 @@ use super::{
     from_storage, to_storage,
 };
 use crate::{
+    admission::resource_quota,
+    allocation::{Allocation, validate_allocated, validate_allocated_update},
     authorization::{UserInfo, forbidden, rbac},
     cache::Object,
     registry::{
         self, Requester, encode,
         live::{Refused, parse},
     },
+    server::Inner,
     validation, warnings,
 };
+
+const IP_ADDRESSES: GroupResource = GroupResource::from_static("networking.k8s.io", "ipaddresses");
+const QUOTAS: GroupResource = GroupResource::from_static("", "resourcequotas");
 
 /// How often a write is tried again when others write the same object.
 const MAX_ATTEMPTS: usize = 100;
@@ -62,6 +68,11 @@ pub(crate) fn answer_json(call: &Call<'_>, mut object: Map, revision: Option<Rev
         None => drop(metadata_mut(&mut object).remove("resourceVersion")),
     }
     encode(&object).into()
+}
+
+/// The metadata of an object.
+pub(crate) fn metadata(object: &mut Map) -> &mut Map {
+    metadata_mut(object)
 }
 
 /// What is stored: the object in its stored version, without the version number, which the store knows.
@@ -148,7 +159,8 @@ fn generate_name(call: &Call<'_>, base: &str) -> String {
 #[derive(Default)]
 pub(crate) struct Effects {
     pub(crate) ops: Vec<Op>,
-    pub(crate) also: Vec<Arc<registry::Stored>>,
+    also: Vec<Arc<registry::Stored>>,
+    allocation: Option<Allocation>,
 }
 
 impl Effects {
@@ -158,7 +170,79 @@ impl Effects {
     }
 
     /// The commit has happened.
-    pub(crate) fn keep(self) {}
+    pub(crate) fn keep(self) {
+        if let Some(allocation) = self.allocation {
+            allocation.commit();
+        }
+    }
+
+    fn add(&mut self, stored: &Arc<registry::Stored>, op: Op) {
+        self.ops.push(op);
+        if !self.also.iter().any(|also| also.resource == stored.resource) {
+            self.also.push(Arc::clone(stored));
+        }
+    }
+
+    /// Addresses and ports of a service, with the objects that say whose they are.
+    fn allocated(server: &Inner, allocation: Allocation) -> Self {
+        let mut effects = Effects::default();
+        let registry = &server.registry;
+        if let Some(addresses) = registry.stored(&IP_ADDRESSES) {
+            for mut address in allocation.created() {
+                let name = meta(&address, "name").to_owned();
+                registry::prepare_for_create(addresses.strategy, &mut address, &registry.ids.uid(), registry.now());
+                effects.add(addresses, Op::create(addresses.key("", &name), encode(&address)));
+            }
+            for name in allocation.deleted() {
+                if let Some(found) = addresses.cache.peek("", &name) {
+                    effects.add(addresses, Op::delete(addresses.key("", &name)).expecting(found.revision));
+                }
+            }
+        }
+        effects.allocation = Some(allocation);
+        effects
+    }
+
+    /// What is given back with an object that is deleted.
+    pub(crate) fn released(server: &Inner, stored: &registry::Stored, old: &Map, gone: bool) -> Self {
+        if gone && is_service(stored) {
+            return Effects::allocated(server, server.allocator.release(old));
+        }
+        Effects::default()
+    }
+
+    /// What quotas count with this write.
+    fn count(&mut self, call: &mut Call<'_>, write: Admitted<'_>) -> Result<(), Status> {
+        if !call.server.counts_quota || !call.resource.namespaced {
+            return Ok(());
+        }
+        let quotas = resource_quota::quotas(&*call.server.registry, &call.info.namespace);
+        if quotas.is_empty() {
+            return Ok(());
+        }
+        let namespace = call.info.namespace.clone();
+        for update in call.reserve(write, &quotas)? {
+            let Some(stored) = call.server.registry.stored(&QUOTAS).cloned() else { continue };
+            let mut quota = update.quota;
+            metadata_mut(&mut quota).remove("resourceVersion");
+            let key = stored.key(&namespace, meta(&quota, "name"));
+            self.add(&stored, Op::update(key, encode(&quota), update.revision));
+        }
+        Ok(())
+    }
+}
+
+fn is_service(stored: &registry::Stored) -> bool {
+    stored.strategy.group.is_empty() && stored.strategy.resource == "services"
+}
+
+/// What is allocated for an object.
+fn allocate(call: &Call<'_>, object: &mut Map, old: Option<&Map>, dry_run: bool) -> Result<Effects, Status> {
+    if !call.resource.stored.as_ref().is_some_and(|stored| is_service(stored)) {
+        return Ok(Effects::default());
+    }
+    let allocation = call.server.allocator.allocate(object, old, dry_run).map_err(|status| *status)?;
+    Ok(Effects::allocated(call.server, allocation))
 }
 
 /// From an admitted object to one that can be stored: strategy, validation, and those who may refuse it.
@@ -167,25 +251,24 @@ fn prepare_new(call: &mut Call<'_>, mut object: Map, dry_run: bool) -> Result<(M
     let resource = Arc::clone(&call.resource);
     check_escalation(call, &object, None)?;
     call.check_namespace(&mut object)?;
+    let mut effects = allocate(call, &mut object, None, dry_run)?;
     let (uid, now) = (call.server.registry.ids.uid(), call.now());
     registry::prepare_for_create(stored.strategy, &mut object, &uid, now);
     if stored.strategy.resource == "certificatesigningrequests" {
         requested_by(&mut object, call.user);
     }
     let name = meta(&object, "name").to_owned();
-    let errors = validation::validate_create(&resource.gvk, &object);
+    let mut errors = validation::validate_create(&resource.gvk, &object);
+    if is_service(&stored) {
+        errors.extend(validate_allocated(&object, None));
+    }
     if !errors.is_empty() {
         return Err(Status::invalid(&resource.gvk.group_kind(), &name, &errors));
     }
     call.warnings.extend(warnings::warnings_on_create(&resource.gvk, &object));
-    let effects = effects(call, &mut object, None, dry_run)?;
     call.validate(Admitted::create(&name, &mut object, dry_run))?;
+    effects.count(call, Admitted::create(&name, &mut object, dry_run))?;
     Ok((object, effects))
-}
-
-/// What is allocated for an object and what counts it.
-fn effects(_call: &mut Call<'_>, _object: &mut Map, _old: Option<&Map>, _dry_run: bool) -> Result<Effects, Status> {
-    Ok(Effects::default())
 }
 
 fn requested_by(object: &mut Map, user: &UserInfo) {
@@ -220,6 +303,8 @@ fn check_escalation(call: &Call<'_>, object: &Map, old: Option<&Map>) -> Result<
 pub(crate) struct Change<'f> {
     /// The name of the object.
     pub(crate) name: &'f str,
+    /// Whose rules hold: those of this subresource, or with an empty name of the object itself.
+    pub(crate) subresource: &'f str,
     /// Nothing is written.
     pub(crate) dry_run: bool,
     /// It is created if it is not there, whatever the kind says.
@@ -230,11 +315,10 @@ pub(crate) struct Change<'f> {
 
 /// Changes an object, again and again until nobody else did in between.
 pub(crate) async fn change(call: &mut Call<'_>, change: Change<'_>) -> Result<Written, Status> {
-    let Change { name, dry_run, create, make } = change;
+    let Change { name, subresource, dry_run, create, make } = change;
     let stored = call.stored()?;
     let resource = Arc::clone(&call.resource);
     let group_resource = resource.gvr.group_resource();
-    let subresource = call.info.subresource.clone();
     let namespace = call.namespace();
     let may_create = (stored.strategy.allow_create_on_update && subresource.is_empty()) || create;
     for attempt in 1..=MAX_ATTEMPTS {
@@ -260,18 +344,24 @@ pub(crate) async fn change(call: &mut Call<'_>, change: Change<'_>) -> Result<Wr
         check_version(call, stored.strategy.allow_unconditional_update, &new, &old, name)?;
         check_escalation(call, &new, Some(&old))?;
         call.check_namespace(&mut new)?;
+        let mut effects =
+            if subresource.is_empty() { allocate(call, &mut new, Some(&old), dry_run)? } else { Effects::default() };
         let now = call.now();
-        registry::prepare_for_update(stored.strategy, &subresource, &mut new, &old, now);
+        registry::prepare_for_update(stored.strategy, subresource, &mut new, &old, now);
         metadata_mut(&mut new).insert("resourceVersion", old_revision.to_string());
-        let errors = validation::validate_update(&resource.gvk, &new, &old);
+        let mut errors = validation::validate_update(&resource.gvk, &new, &old);
+        if is_service(&stored) && subresource.is_empty() {
+            errors.extend(validate_allocated(&new, Some(&old)));
+            errors.extend(validate_allocated_update(&new, &old));
+        }
         if !errors.is_empty() {
             return Err(Status::invalid(&resource.gvk.group_kind(), name, &errors));
         }
         if subresource.is_empty() {
             call.warnings.extend(warnings::warnings_on_update(&resource.gvk, &new, &old));
         }
-        let mut effects = effects(call, &mut new, Some(&old), dry_run)?;
         call.validate(Admitted::update(name, &mut new, &old, dry_run))?;
+        effects.count(call, Admitted::update(name, &mut new, &old, dry_run))?;
         let gone = is_finished(&new, &old);
         if !gone && registry::is_unchanged(&new, &old) {
             return Ok(Written { json: encode(&old).into(), created: false });
@@ -306,7 +396,7 @@ pub(crate) async fn change(call: &mut Call<'_>, change: Change<'_>) -> Result<Wr
     Err(modified(&group_resource, name))
 }
 
-fn modified(resource: &capstan_api::GroupResource, name: &str) -> Status {
+fn modified(resource: &GroupResource, name: &str) -> Status {
     let words = "the object has been modified; please apply your changes to the latest version and try again";
     Status::conflict(resource, name, words)
 }

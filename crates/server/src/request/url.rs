@@ -99,6 +99,11 @@ pub(super) fn unescape(text: &str, mode: Mode) -> Result<Cow<'_, str>, &str> {
     ))
 }
 
+/// Resolves the escapes of a part of a path; text with one that is none is left as it is.
+pub(crate) fn unescape_path(text: &str) -> Cow<'_, str> {
+    unescape(text, Mode::Path).unwrap_or(Cow::Borrowed(text))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -34,7 +34,10 @@ use super::{
     shutdown::{Phase, reached},
     timer::ClockTimer,
 };
-use crate::http::{Body, Request, Response};
+use crate::{
+    authentication::PeerCertificates,
+    http::{Body, Request, Response},
+};
 
 /// Who is at the other end. It is an extension of each request that came over a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,12 +123,17 @@ where
 {
     let activity = Activity::new(shared.clock.clone(), shared.limits, http2);
     let io = ClientIo::new(stream, shared.clock.clone(), activity.clone(), shared.limits.write_timeout);
+    // What is found out about the certificates once holds for the whole connection.
+    let certificates = PeerCertificates::new(peer.certificates.to_vec()).map(Arc::new);
     let service = {
         let (service, activity) = (shared.service.clone(), activity.clone());
         hyper::service::service_fn(move |request: http::Request<Incoming>| {
             let busy = activity.begin(request.version() == Version::HTTP_2);
             let mut request = request.map(|body| Upload::wrap(body, &activity));
             request.extensions_mut().insert(peer.clone());
+            if let Some(certificates) = &certificates {
+                request.extensions_mut().insert(certificates.clone());
+            }
             request.extensions_mut().insert(signal.clone());
             let service = service.clone();
             async move {

@@ -1,0 +1,132 @@
+//! `/scale`: how many replicas, whatever the kind.
+
+use std::sync::Arc;
+
+use capstan_api::{
+    GroupVersionKind, Map, Status, Value, builtin,
+    field::{Error, Path},
+    schema::Schema,
+};
+
+use super::{
+    call::{Admitted, Call, ensure_namespace, meta},
+    decode, patch,
+    read::not_found,
+    update::check_object_name,
+    write::{self, Change, Current},
+};
+use crate::{
+    admission::Operation,
+    conversion::scale,
+    http::Response,
+    registry::{encode, live, paths},
+    request::{PatchOptions, PatchType, WriteOptions, info::check_name},
+};
+
+const SCALE: GroupVersionKind = GroupVersionKind::from_static("autoscaling", "v1", "Scale");
+
+fn schema() -> Result<Schema, Status> {
+    builtin::schema(&SCALE).ok_or_else(|| Status::internal_error("Scale has no schema"))
+}
+
+fn read(object: &Map) -> Result<Map, Status> {
+    scale::read(object).map_err(Status::bad_request)
+}
+
+/// Reads or writes the number of replicas.
+pub(crate) async fn dispatch(call: &mut Call<'_>, verb: &str) -> Result<Response, Status> {
+    check_name(call.resource.namespaced, call.namespace(), &call.info.name)?;
+    match verb {
+        "get" => get(call),
+        "update" => update(call).await,
+        _ => patch(call).await,
+    }
+}
+
+fn get(call: &Call<'_>) -> Result<Response, Status> {
+    let form = call.form()?;
+    let found = call.stored()?.cache.peek(call.namespace(), &call.info.name);
+    let found = found.ok_or_else(|| not_found(&call.resource, &call.info.name))?;
+    let scale = read(&Current::of(call, &found)?.object)?;
+    form.object(&call.resource, 200, encode(&scale).into(), call.now())
+}
+
+async fn update(call: &mut Call<'_>) -> Result<Response, Status> {
+    let form = call.form()?;
+    let options = WriteOptions::for_update(call.query)?;
+    let content_type = call.header(http::header::CONTENT_TYPE);
+    let validation = options.field_validation;
+    let mut sent = decode::object(&call.body, content_type, &SCALE, &schema()?, validation, &mut call.warnings)?;
+    ensure_namespace(call.namespace(), &mut sent)?;
+    check_object_name(&sent, &call.info.name)?;
+    let mut make = |call: &mut Call<'_>, old: Option<&Map>| scaled(call, sent.clone(), old, options.dry_run);
+    finish(call, form, options.dry_run, &mut make).await
+}
+
+async fn patch(call: &mut Call<'_>) -> Result<Response, Status> {
+    let patch_type = PatchType::parse(call.header(http::header::CONTENT_TYPE))?;
+    let form = call.form()?;
+    let options = PatchOptions::parse(call.query, patch_type)?.write;
+    let (patch, duplicates) = patch::read(&call.body, patch_type, options.field_validation)?;
+    let schema = schema()?;
+    let before = call.warnings.len();
+    let mut make = |call: &mut Call<'_>, old: Option<&Map>| {
+        call.warnings.truncate(before);
+        let Some(object) = old else { return Err(not_found(&call.resource, &call.info.name)) };
+        let duplicates = duplicates.clone();
+        let validation = options.field_validation;
+        let mut sent =
+            patch::apply(&patch, &read(object)?, duplicates, validation, (&SCALE, &schema), &mut call.warnings)?;
+        ensure_namespace(call.namespace(), &mut sent)?;
+        check_object_name(&sent, &call.info.name)?;
+        scaled(call, sent, old, options.dry_run)
+    };
+    finish(call, form, options.dry_run, &mut make).await
+}
+
+/// The object with as many replicas as the Scale says.
+fn scaled(call: &mut Call<'_>, mut sent: Map, old: Option<&Map>, dry_run: bool) -> Result<Map, Status> {
+    let name = call.info.name.clone();
+    let Some(old) = old else { return Err(not_found(&call.resource, &name)) };
+    let old_scale = read(old)?;
+    call.admit(Admitted {
+        operation: Operation::Update,
+        name: &name,
+        object: Some(&mut sent),
+        old: Some(&old_scale),
+        dry_run,
+        kind: Some(&SCALE),
+    })?;
+    let replicas = paths::number(&sent, "spec.replicas");
+    if replicas < 0 {
+        let path = Path::new("spec");
+        let words = "must be greater than or equal to 0";
+        let error = Error::invalid(path.child("replicas"), replicas, words);
+        return Err(Status::invalid(&SCALE.group_kind(), &name, &vec![error]));
+    }
+    let mut new = old.clone();
+    scale::write(&mut new, &sent);
+    let metadata = write::metadata(&mut new);
+    for field in ["resourceVersion", "uid"] {
+        match meta(&sent, field) {
+            "" => drop(metadata.remove(field)),
+            text => drop(metadata.insert(field, text)),
+        }
+    }
+    Ok(new)
+}
+
+async fn finish(
+    call: &mut Call<'_>,
+    form: super::form::Form,
+    dry_run: bool,
+    make: &mut (dyn FnMut(&mut Call<'_>, Option<&Map>) -> Result<Map, Status> + Send),
+) -> Result<Response, Status> {
+    let name = call.info.name.clone();
+    let change = Change { name: &name, subresource: "", dry_run, create: false, make };
+    let written = write::change(call, change).await?;
+    let scale = read(&live::parse(&written.json)?)?;
+    let resource = Arc::clone(&call.resource);
+    debug_assert!(scale.get("kind").and_then(Value::as_str).is_some());
+    form.object(&resource, 200, encode(&scale).into(), call.now())
+}
