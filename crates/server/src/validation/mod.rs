@@ -3,13 +3,20 @@
 //! The functions take objects that are decoded and have their defaults; fields of the wrong type count as not set, for
 //! decoding has refused them before. Maps are gone through in the order of their keys, where upstream has no order.
 
+mod address;
 mod apps;
 mod config;
+mod diff;
+mod endpoints;
+mod ingress;
+mod network;
 mod pod;
 mod rbac;
 mod read;
 mod rules;
 mod service;
+mod shape;
+mod subresource;
 
 use capstan_api::{
     GroupVersionKind, Map,
@@ -19,6 +26,8 @@ use capstan_api::{
         validate_object_meta, validate_object_meta_update,
     },
 };
+
+pub use subresource::validate_subresource_update;
 
 /// A part of what is looked at when an object is updated.
 enum Step {
@@ -53,6 +62,7 @@ const fn kind(
 }
 
 const RBAC: &str = "rbac.authorization.k8s.io";
+const NETWORKING: &str = "networking.k8s.io";
 
 /// All kinds that are validated here.
 static KINDS: &[Kind] = &[
@@ -103,6 +113,48 @@ static KINDS: &[Kind] = &[
         path_segment,
         rbac::cluster_role_binding,
         &[Meta, Body, MetaUpdate, Change(rbac::immutable_role)],
+    ),
+    kind(
+        (NETWORKING, "Ingress", true),
+        name_is_dns_subdomain,
+        ingress::create,
+        &[MetaUpdate, Meta, Change(ingress::update)],
+    ),
+    kind(
+        (NETWORKING, "IngressClass", false),
+        name_is_dns_subdomain,
+        ingress::class,
+        &[MetaUpdate, Change(ingress::class_update), Meta, Body],
+    ),
+    kind(
+        (NETWORKING, "NetworkPolicy", true),
+        name_is_dns_subdomain,
+        network::policy,
+        &[MetaUpdate, Change(network::policy_update)],
+    ),
+    kind(
+        (NETWORKING, "IPAddress", false),
+        network::ip_address_name,
+        network::ip_address,
+        &[MetaUpdate, Change(network::ip_address_update)],
+    ),
+    kind(
+        (NETWORKING, "ServiceCIDR", false),
+        name_is_dns_subdomain,
+        network::service_cidr,
+        &[MetaUpdate, Change(network::service_cidr_update)],
+    ),
+    kind(
+        ("", "Endpoints", true),
+        name_is_dns_subdomain,
+        endpoints::endpoints,
+        &[MetaUpdate, Meta, Change(endpoints::endpoints_update)],
+    ),
+    kind(
+        ("discovery.k8s.io", "EndpointSlice", true),
+        name_is_dns_subdomain,
+        endpoints::slice,
+        &[Meta, Change(endpoints::slice_update)],
     ),
 ];
 

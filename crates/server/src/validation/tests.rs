@@ -2,10 +2,11 @@
 
 use capstan_api::{GroupVersionKind, Map, Value, json};
 
-use super::{read, validate_create, validate_update};
+use super::{read, validate_create, validate_subresource_update, validate_update};
 
-/// A line is `[object, [[field, message], …]]`, or `[object, causes, old object]` for an update.
-const CASES: &str = include_str!("cases.jsonl");
+/// A line is `[object, [[field, message], …]]`, `[object, causes, old object]` for an update, or `[object, causes, old
+/// object, subresource]`.
+const CASES: &str = concat!(include_str!("cases.jsonl"), include_str!("cases_others.jsonl"));
 
 /// What stands for what is often in a line, in this order.
 const SHORT: &[(&str, &str)] = &[
@@ -46,9 +47,10 @@ fn check(line: &str) -> Result<(), String> {
     let object = |i: usize| case.get(i).and_then(Value::as_object);
     let new: &Map = object(0).unwrap();
     let gvk = GroupVersionKind::from_api_version_and_kind(read::text(new, "apiVersion"), read::text(new, "kind"));
-    let errors = match object(2) {
-        Some(old) => validate_update(&gvk, new, old),
-        None => validate_create(&gvk, new),
+    let errors = match (object(2), case.get(3).and_then(Value::as_str)) {
+        (Some(old), Some(subresource)) => validate_subresource_update(&gvk, subresource, new, old),
+        (Some(old), None) => validate_update(&gvk, new, old),
+        (None, _) => validate_create(&gvk, new),
     };
     let actual: Vec<_> = errors.iter().map(|error| (error.field.clone(), error.body())).collect();
     let causes = case[1].as_array().unwrap().iter().map(|cause| cause.as_array().unwrap());
