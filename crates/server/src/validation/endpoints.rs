@@ -7,18 +7,17 @@ use capstan_api::{
     field::{Error, ErrorList, Path},
     validation::{
         is_dns1123_label, is_fully_qualified_domain_name, is_qualified_name, is_valid_ip, is_valid_label_value,
-        is_valid_port_num, name_is_dns_subdomain, validate_labels,
+        is_valid_port_num, name_is_dns_subdomain,
     },
 };
 
 use super::{
     address::{endpoint_ip, legacy_ip, parse_ip},
-    read::{at, int, is_set, list, object, objects, strings, text},
+    read::{int, is_set, list, object, objects, text},
     rules::{IMMUTABLE, invalid, one_of, optional},
 };
 
 const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
-const MAX_TOPOLOGY_LABELS: usize = 16;
 const MAX_ADDRESSES: usize = 100;
 const MAX_PORTS: usize = 20_000;
 const MAX_ENDPOINTS: usize = 1_000;
@@ -153,12 +152,6 @@ fn slice_endpoints(slice: &Map, errors: &mut ErrorList) {
             slice_address(text(slice, "addressType"), value, &addresses, i, errors);
         }
         node_name(endpoint, &path, errors);
-        let topology = path.child("deprecatedTopology");
-        let labels = at(endpoint, "deprecatedTopology").len();
-        if labels > MAX_TOPOLOGY_LABELS {
-            errors.push(Error::too_many(topology, labels, MAX_TOPOLOGY_LABELS));
-        }
-        errors.extend(validate_labels(strings(endpoint, "deprecatedTopology"), &topology));
         if is_set(endpoint, "hostname") {
             let name = text(endpoint, "hostname");
             invalid(errors, &path.child("hostname"), name, is_dns1123_label(name));

@@ -15,6 +15,7 @@ mod rbac;
 mod read;
 mod rules;
 mod service;
+mod service_ips;
 mod shape;
 mod subresource;
 
@@ -81,7 +82,12 @@ static KINDS: &[Kind] = &[
     kind(("", "Namespace", false), name_is_dns_label, config::namespace, &[MetaUpdate]),
     kind(("", "ServiceAccount", true), name_is_dns_subdomain, |_, _| {}, &[MetaUpdate, Meta, Body]),
     kind(("", "Pod", true), name_is_dns_subdomain, pod::create, &[MetaUpdate, Meta, Change(pod::update)]),
-    kind(("", "Service", true), name_is_dns_label, service::service, &[MetaUpdate, Body]),
+    kind(
+        ("", "Service", true),
+        name_is_dns_label,
+        service::service,
+        &[MetaUpdate, Change(service::update)],
+    ),
     kind(
         ("apps", "Deployment", true),
         name_is_dns_subdomain,

@@ -6,12 +6,15 @@ use capstan_api::{
     validation::{validate_object_meta, validate_object_meta_update},
 };
 
-use super::{config, find, ingress, path_segment, read};
+use super::{config, find, ingress, path_segment, read, service_ips};
 
 /// The kind, the subresource and what is looked at beside the metadata.
 type Rule = ((&'static str, &'static str), &'static str, fn(new: &Map, old: &Map, errors: &mut ErrorList));
 
-static RULES: &[Rule] = &[(("networking.k8s.io", "Ingress"), "status", ingress::status)];
+static RULES: &[Rule] = &[
+    (("networking.k8s.io", "Ingress"), "status", ingress::status),
+    (("", "Service"), "status", service_ips::status),
+];
 
 /// What is wrong with an object that is written through a subresource. Where there are no rules, nothing but the
 /// metadata is looked at.
