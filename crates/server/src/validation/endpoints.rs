@@ -184,13 +184,7 @@ fn slice_address(ty: &str, value: &Value, path: &Path<'_>, i: usize, errors: &mu
 }
 
 /// Whether the rest is worth looking at.
-fn hint(
-    hints: &Map,
-    key: &str,
-    rule: impl Fn(&str) -> Vec<String>,
-    path: &Path<'_>,
-    errors: &mut ErrorList,
-) -> bool {
+fn hint(hints: &Map, key: &str, rule: impl Fn(&str) -> Vec<String>, path: &Path<'_>, errors: &mut ErrorList) -> bool {
     let path = path.child(key);
     let count = list(hints, key).len();
     if count > MAX_HINTS {

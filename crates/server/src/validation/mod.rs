@@ -5,11 +5,16 @@
 
 mod address;
 mod apps;
+mod claim;
 mod config;
+mod csr;
 mod diff;
 mod endpoints;
+mod event;
 mod ingress;
+mod limits;
 mod network;
+mod node;
 mod pod;
 mod rbac;
 mod read;
@@ -17,7 +22,9 @@ mod rules;
 mod service;
 mod service_ips;
 mod shape;
+mod storage;
 mod subresource;
+mod volume;
 
 use capstan_api::{
     GroupVersionKind, Map,
@@ -63,6 +70,7 @@ const fn kind(
 }
 
 const RBAC: &str = "rbac.authorization.k8s.io";
+const STORAGE: &str = "storage.k8s.io";
 const NETWORKING: &str = "networking.k8s.io";
 
 /// All kinds that are validated here.
@@ -82,12 +90,7 @@ static KINDS: &[Kind] = &[
     kind(("", "Namespace", false), name_is_dns_label, config::namespace, &[MetaUpdate]),
     kind(("", "ServiceAccount", true), name_is_dns_subdomain, |_, _| {}, &[MetaUpdate, Meta, Body]),
     kind(("", "Pod", true), name_is_dns_subdomain, pod::create, &[MetaUpdate, Meta, Change(pod::update)]),
-    kind(
-        ("", "Service", true),
-        name_is_dns_label,
-        service::service,
-        &[MetaUpdate, Change(service::update)],
-    ),
+    kind(("", "Service", true), name_is_dns_label, service::service, &[MetaUpdate, Change(service::update)]),
     kind(
         ("apps", "Deployment", true),
         name_is_dns_subdomain,
@@ -161,6 +164,70 @@ static KINDS: &[Kind] = &[
         name_is_dns_subdomain,
         endpoints::slice,
         &[Meta, Change(endpoints::slice_update)],
+    ),
+    kind(
+        ("", "PersistentVolume", false),
+        name_is_dns_subdomain,
+        volume::volume,
+        &[Meta, Body, Meta, Body, Change(volume::volume_update)],
+    ),
+    kind(
+        ("", "PersistentVolumeClaim", true),
+        name_is_dns_subdomain,
+        claim::claim,
+        &[MetaUpdate, Meta, Change(claim::claim_update)],
+    ),
+    kind(
+        (STORAGE, "StorageClass", false),
+        name_is_dns_subdomain,
+        storage::class,
+        &[Meta, Body, MetaUpdate, Change(storage::class_update)],
+    ),
+    kind(
+        (STORAGE, "VolumeAttachment", false),
+        name_is_dns_subdomain,
+        storage::attachment,
+        &[Meta, Change(storage::attachment_update)],
+    ),
+    kind(
+        (STORAGE, "CSIDriver", false),
+        name_is_dns_subdomain,
+        storage::driver,
+        &[MetaUpdate, Body, Change(storage::driver_update)],
+    ),
+    kind((STORAGE, "CSINode", false), name_is_dns_subdomain, storage::node, &[Meta, Change(storage::node_update)]),
+    kind(
+        (STORAGE, "CSIStorageCapacity", true),
+        name_is_dns_subdomain,
+        storage::capacity,
+        &[MetaUpdate, Change(storage::capacity_update)],
+    ),
+    kind(
+        (STORAGE, "VolumeAttributesClass", false),
+        name_is_dns_subdomain,
+        storage::attributes_class,
+        &[MetaUpdate, Change(storage::attributes_class_update), Meta, Body],
+    ),
+    kind(("", "LimitRange", true), name_is_dns_subdomain, limits::limit_range, &[Meta, Body]),
+    kind(
+        ("", "ResourceQuota", true),
+        name_is_dns_subdomain,
+        limits::quota,
+        &[MetaUpdate, Change(limits::quota_update)],
+    ),
+    kind(("", "Node", false), name_is_dns_subdomain, node::node, &[Meta, Body, MetaUpdate, Change(node::node_update)]),
+    kind(("", "Event", true), path_segment, event::core, &[Body]),
+    kind(
+        ("events.k8s.io", "Event", true),
+        name_is_dns_subdomain,
+        event::event,
+        &[Change(event::event_legacy), MetaUpdate, Change(event::event_update)],
+    ),
+    kind(
+        ("certificates.k8s.io", "CertificateSigningRequest", false),
+        path_segment,
+        csr::create,
+        &[Meta, Change(csr::update), MetaUpdate],
     ),
 ];
 

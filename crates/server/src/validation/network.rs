@@ -147,8 +147,12 @@ pub(super) fn ip_address_name(name: &str, _: bool) -> Messages {
     is_valid_ip(&Path::new(""), name).into_iter().map(|error| error.detail).collect()
 }
 
-const PARENT: &[Field] =
-    &[("Group", "group", TEXT), ("Resource", "resource", TEXT), ("Namespace", "namespace", TEXT), ("Name", "name", TEXT)];
+const PARENT: &[Field] = &[
+    ("Group", "group", TEXT),
+    ("Resource", "resource", TEXT),
+    ("Namespace", "namespace", TEXT),
+    ("Name", "name", TEXT),
+];
 
 pub(super) fn ip_address(address: &Map, errors: &mut ErrorList) {
     let path = SPEC.child("parentRef");

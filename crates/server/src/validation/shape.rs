@@ -44,7 +44,9 @@ pub(super) fn show(map: &Map, fields: &[Field]) -> String {
 fn field(value: Option<&Value>, shape: &Shape) -> String {
     let map = value.and_then(Value::as_object);
     match shape {
-        Shape::Plain(missing) => value.map_or_else(|| (*missing).to_owned(), |value| go::escape_html(&value.to_string())),
+        Shape::Plain(missing) => {
+            value.map_or_else(|| (*missing).to_owned(), |value| go::escape_html(&value.to_string()))
+        }
         Shape::Struct(fields) => show(map.unwrap_or(super::read::empty()), fields),
         Shape::Pointer(fields) => map.map_or_else(|| "null".to_owned(), |map| show(map, fields)),
         Shape::Selector => show_selector(map),

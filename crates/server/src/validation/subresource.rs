@@ -6,7 +6,7 @@ use capstan_api::{
     validation::{validate_object_meta, validate_object_meta_update},
 };
 
-use super::{config, find, ingress, path_segment, read, service_ips};
+use super::{claim, config, csr, find, ingress, limits, node, path_segment, read, service_ips, storage};
 
 /// The kind, the subresource and what is looked at beside the metadata.
 type Rule = ((&'static str, &'static str), &'static str, fn(new: &Map, old: &Map, errors: &mut ErrorList));
@@ -14,6 +14,14 @@ type Rule = ((&'static str, &'static str), &'static str, fn(new: &Map, old: &Map
 static RULES: &[Rule] = &[
     (("networking.k8s.io", "Ingress"), "status", ingress::status),
     (("", "Service"), "status", service_ips::status),
+    (("", "PersistentVolumeClaim"), "status", claim::status),
+    (("", "ResourceQuota"), "status", limits::quota_status),
+    (("", "Node"), "status", node::node_update),
+    (("", "Namespace"), "status", node::namespace_status),
+    (("", "Namespace"), "finalize", node::namespace_finalize),
+    (("certificates.k8s.io", "CertificateSigningRequest"), "status", csr::status),
+    (("certificates.k8s.io", "CertificateSigningRequest"), "approval", csr::approval),
+    (("storage.k8s.io", "VolumeAttachment"), "status", storage::attachment_update),
 ];
 
 /// What is wrong with an object that is written through a subresource. Where there are no rules, nothing but the
