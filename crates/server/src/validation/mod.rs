@@ -7,6 +7,7 @@ mod address;
 mod apps;
 mod claim;
 mod config;
+mod crd;
 mod csr;
 mod diff;
 mod endpoints;
@@ -18,6 +19,7 @@ mod node;
 mod pod;
 mod rbac;
 mod read;
+mod review;
 mod rules;
 mod service;
 mod service_ips;
@@ -25,6 +27,7 @@ mod shape;
 mod storage;
 mod subresource;
 mod volume;
+mod webhook;
 
 use capstan_api::{
     GroupVersionKind, Map,
@@ -71,6 +74,7 @@ const fn kind(
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 const STORAGE: &str = "storage.k8s.io";
+const ADMISSION: &str = "admissionregistration.k8s.io";
 const NETWORKING: &str = "networking.k8s.io";
 
 /// All kinds that are validated here.
@@ -229,6 +233,25 @@ static KINDS: &[Kind] = &[
         csr::create,
         &[Meta, Change(csr::update), MetaUpdate],
     ),
+    kind(
+        ("apiextensions.k8s.io", "CustomResourceDefinition", false),
+        name_is_dns_subdomain,
+        crd::create,
+        &[MetaUpdate, Change(crd::update)],
+    ),
+    kind(("apiregistration.k8s.io", "APIService", false), path_segment, review::api_service, &[MetaUpdate, Meta, Body]),
+    kind(
+        (ADMISSION, "ValidatingWebhookConfiguration", false),
+        name_is_dns_subdomain,
+        webhook::configuration,
+        &[Meta, Change(webhook::configuration_update)],
+    ),
+    kind(
+        (ADMISSION, "MutatingWebhookConfiguration", false),
+        name_is_dns_subdomain,
+        webhook::configuration,
+        &[Meta, Change(webhook::configuration_update)],
+    ),
 ];
 
 fn path_segment(name: &str, prefix: bool) -> Messages {
@@ -242,6 +265,9 @@ fn find(gvk: &GroupVersionKind) -> Option<&'static Kind> {
 /// What is wrong with an object that is to be created. Kinds that have no rules here have nothing wrong.
 #[must_use]
 pub fn validate_create(gvk: &GroupVersionKind, object: &Map) -> ErrorList {
+    if let Some(errors) = review::validate(gvk, object) {
+        return errors;
+    }
     let mut errors = ErrorList::new();
     if let Some(kind) = find(gvk) {
         run(kind, &[Meta, Body], object, read::empty(), &mut errors);

@@ -6,7 +6,7 @@ use capstan_api::{
     validation::{validate_object_meta, validate_object_meta_update},
 };
 
-use super::{claim, config, csr, find, ingress, limits, node, path_segment, read, service_ips, storage};
+use super::{claim, config, crd, csr, find, ingress, limits, node, path_segment, read, review, service_ips, storage};
 
 /// The kind, the subresource and what is looked at beside the metadata.
 type Rule = ((&'static str, &'static str), &'static str, fn(new: &Map, old: &Map, errors: &mut ErrorList));
@@ -21,6 +21,8 @@ static RULES: &[Rule] = &[
     (("", "Namespace"), "finalize", node::namespace_finalize),
     (("certificates.k8s.io", "CertificateSigningRequest"), "status", csr::status),
     (("certificates.k8s.io", "CertificateSigningRequest"), "approval", csr::approval),
+    (("apiextensions.k8s.io", "CustomResourceDefinition"), "status", crd::status),
+    (("apiregistration.k8s.io", "APIService"), "status", review::api_service_status),
     (("storage.k8s.io", "VolumeAttachment"), "status", storage::attachment_update),
 ];
 
