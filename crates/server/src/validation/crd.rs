@@ -52,7 +52,7 @@ fn body(crd: &Map, old: Option<&Map>, errors: &mut ErrorList) {
     }
     let status = at(crd, "status");
     names(at(status, "acceptedNames"), &Path::new("status").child("acceptedNames"), errors);
-    stored_versions(crd, old.is_none(), errors);
+    stored_versions(crd, errors);
     approval(crd, old, errors);
     let preserves = |crd| flag(at(crd, "spec"), "preserveUnknownFields");
     if preserves(crd) && !old.is_some_and(preserves) {
@@ -82,15 +82,14 @@ fn fixed(new: &Map, old: &Map, errors: &mut ErrorList) {
     check("plural", names, &of_names("plural"));
 }
 
-fn stored_versions(crd: &Map, is_new: bool, errors: &mut ErrorList) {
+fn stored_versions(crd: &Map, errors: &mut ErrorList) {
     let path = Path::new("status");
     let path = path.child("storedVersions");
     let versions = || objects(at(crd, "spec"), "versions").map(|(_, version)| version);
     let mut stored: Vec<_> = list(at(crd, "status"), "storedVersions").iter().filter_map(Value::as_str).collect();
-    if is_new && stored.is_empty() {
-        // What is created is stored in its first storage version.
-        stored.extend(versions().find(|version| flag(version, "storage")).map(|version| text(version, "name")));
-    }
+    // What is written is stored in the first storage version from then on.
+    let first = versions().find(|version| flag(version, "storage")).map(|version| text(version, "name"));
+    stored.extend(first.filter(|first| !stored.contains(first)));
     if stored.is_empty() {
         let detail = "must have at least one stored version";
         return errors.push(Error::invalid(path, Value::Null, detail));

@@ -12,11 +12,13 @@ mod csr;
 mod diff;
 mod endpoints;
 mod event;
+mod flow;
 mod ingress;
 mod limits;
 mod network;
 mod node;
 mod pod;
+mod policy;
 mod rbac;
 mod read;
 mod review;
@@ -251,6 +253,27 @@ static KINDS: &[Kind] = &[
         name_is_dns_subdomain,
         webhook::configuration,
         &[Meta, Change(webhook::configuration_update)],
+    ),
+    kind((ADMISSION, "ValidatingAdmissionPolicy", false), name_is_dns_subdomain, policy::validating, &[Meta, Body]),
+    kind(
+        (ADMISSION, "ValidatingAdmissionPolicyBinding", false),
+        name_is_dns_subdomain,
+        policy::validating_binding,
+        &[Meta, Body],
+    ),
+    kind((ADMISSION, "MutatingAdmissionPolicy", false), name_is_dns_subdomain, policy::mutating, &[Meta, Body]),
+    kind(
+        (ADMISSION, "MutatingAdmissionPolicyBinding", false),
+        name_is_dns_subdomain,
+        policy::mutating_binding,
+        &[Meta, Body],
+    ),
+    kind(("flowcontrol.apiserver.k8s.io", "FlowSchema", false), name_is_dns_subdomain, flow::schema, &[Meta, Body]),
+    kind(
+        ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration", false),
+        name_is_dns_subdomain,
+        flow::priority_level,
+        &[Meta, Body],
     ),
 ];
 
