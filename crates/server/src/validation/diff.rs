@@ -60,10 +60,10 @@ struct Operation {
 /// The longest run of equal lines within the ranges, the first of them.
 fn longest(old: &[String], new: &[String], a: (usize, usize), b: (usize, usize)) -> (usize, usize, usize) {
     let (mut best, mut lengths) = ((a.0, b.0, 0), vec![0_usize; new.len() + 1]);
-    for i in a.0..a.1 {
+    for (i, line) in old.iter().enumerate().take(a.1).skip(a.0) {
         let mut next = vec![0; new.len() + 1];
-        for j in b.0..b.1 {
-            if old[i] == new[j] {
+        for (j, other) in new.iter().enumerate().take(b.1).skip(b.0) {
+            if line == other {
                 let length = lengths[j] + 1;
                 next[j + 1] = length;
                 if length > best.2 {

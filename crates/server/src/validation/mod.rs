@@ -9,6 +9,7 @@ mod claim;
 mod config;
 mod crd;
 mod csr;
+mod device;
 mod diff;
 mod endpoints;
 mod event;
@@ -77,6 +78,7 @@ const fn kind(
 const RBAC: &str = "rbac.authorization.k8s.io";
 const STORAGE: &str = "storage.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";
+const DEVICES: &str = "resource.k8s.io";
 const NETWORKING: &str = "networking.k8s.io";
 
 /// All kinds that are validated here.
@@ -274,6 +276,25 @@ static KINDS: &[Kind] = &[
         name_is_dns_subdomain,
         flow::priority_level,
         &[Meta, Body],
+    ),
+    kind(
+        (DEVICES, "ResourceClaim", true),
+        name_is_dns_subdomain,
+        device::claim,
+        &[Meta, MetaUpdate, Change(device::claim_update)],
+    ),
+    kind(
+        (DEVICES, "ResourceClaimTemplate", true),
+        name_is_dns_subdomain,
+        device::template,
+        &[MetaUpdate, Change(device::template_update)],
+    ),
+    kind((DEVICES, "DeviceClass", false), name_is_dns_subdomain, device::class, &[MetaUpdate, Body]),
+    kind(
+        (DEVICES, "ResourceSlice", false),
+        name_is_dns_subdomain,
+        device::slice,
+        &[MetaUpdate, Change(device::slice_update)],
     ),
 ];
 
