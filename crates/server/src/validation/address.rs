@@ -1,6 +1,6 @@
 //! Addresses and networks, read as upstream has always read them.
 
-use std::net::IpAddr;
+use std::{collections::BTreeSet, net::IpAddr};
 
 use capstan_api::{
     field::{Error, ErrorList, Path},
@@ -11,14 +11,21 @@ const ANY: Path<'static> = Path::new("");
 /// Whether new values of old fields must be written canonically.
 const STRICT: bool = true;
 
-/// An address in a field that is older than the strict rules; what `old` has is let through.
-pub(super) fn legacy_ip(errors: &mut ErrorList, path: &Path<'_>, value: &str, old: &[&str]) {
-    errors.extend(validate_legacy_ip(path, value, STRICT, old));
+/// What a field has already, and may keep.
+pub(super) type Known<'a> = BTreeSet<&'a str>;
+
+/// An address in a field that is older than the strict rules; what is known is let through.
+pub(super) fn legacy_ip(errors: &mut ErrorList, path: &Path<'_>, value: &str, known: &Known<'_>) {
+    if !known.contains(value) {
+        errors.extend(validate_legacy_ip(path, value, STRICT, &[]));
+    }
 }
 
-/// A network in a field that is older than the strict rules; what `old` has is let through.
-pub(super) fn legacy_cidr(errors: &mut ErrorList, path: &Path<'_>, value: &str, old: &[&str]) {
-    errors.extend(validate_legacy_cidr(path, value, STRICT, old));
+/// A network in a field that is older than the strict rules; what is known is let through.
+pub(super) fn legacy_cidr(errors: &mut ErrorList, path: &Path<'_>, value: &str, known: &Known<'_>) {
+    if !known.contains(value) {
+        errors.extend(validate_legacy_cidr(path, value, STRICT, &[]));
+    }
 }
 
 /// An address, whose numbers may have zeros in front. An IPv4 address in IPv6 form counts as IPv4.

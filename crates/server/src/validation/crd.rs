@@ -20,6 +20,8 @@ const SPEC: Path<'static> = Path::new("spec");
 const APPROVED: &str = "api-approved.kubernetes.io";
 const SEE: &str = "see https://github.com/kubernetes/enhancements/pull/1111";
 const MAX_WARNING: usize = 256;
+/// How many versions are named that are marked as storage version but must not be.
+const MAX_STORAGE: usize = 20;
 const MAX_SELECTABLE_FIELDS: usize = 8;
 const COLUMN_TYPES: &[&str] = &["boolean", "date", "integer", "number", "string"];
 const COLUMN_FORMATS: &[&str] = &["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
@@ -95,14 +97,16 @@ fn stored_versions(crd: &Map, errors: &mut ErrorList) {
         return errors.push(Error::invalid(path, Value::Null, detail));
     }
     let shown: Vec<Value> = stored.iter().map(|name| Value::from(*name)).collect();
-    for name in versions().filter(|version| flag(version, "storage")).map(|version| text(version, "name")) {
-        if !stored.contains(&name) {
-            let detail = format!("must have the storage version {name}");
-            errors.push(Error::invalid(path, Value::from(shown.clone()), detail));
-        }
+    let known: BTreeSet<_> = stored.iter().copied().collect();
+    let names: BTreeSet<_> = versions().map(|version| text(version, "name")).collect();
+    let storage = versions().filter(|version| flag(version, "storage")).map(|version| text(version, "name"));
+    // Every error shows all versions.
+    for name in storage.filter(|name| !known.contains(name)).take(MAX_STORAGE) {
+        let detail = format!("must have the storage version {name}");
+        errors.push(Error::invalid(path, Value::from(shown.clone()), detail));
     }
     for (i, name) in stored.iter().enumerate() {
-        if !versions().any(|version| text(version, "name") == *name) {
+        if !names.contains(name) {
             let detail = format!(
                 "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions \
                  until a storage migration ensures no data remains persisted in {name} and removes {name} from \

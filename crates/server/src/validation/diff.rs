@@ -7,8 +7,8 @@ use crate::pretty;
 
 /// How many lines around a change are shown.
 const CONTEXT: usize = 3;
-/// Structs with more lines are not compared, for that takes the product of the lines.
-const MAX_LINES: usize = 2_000;
+/// Structs with more lines are not compared, for that can take the third power of the lines.
+const MAX_LINES: usize = 400;
 
 /// A unified diff of compact JSON, indented by one space.
 pub(super) fn diff(old: &str, new: &str) -> String {

@@ -12,7 +12,7 @@ use capstan_api::{
 };
 
 use super::{
-    address::{endpoint_ip, legacy_ip, parse_ip},
+    address::{Known, endpoint_ip, legacy_ip, parse_ip},
     read::{int, is_set, list, object, objects, text},
     rules::{IMMUTABLE, invalid, one_of, optional},
 };
@@ -53,7 +53,7 @@ pub(super) fn endpoints_update(new: &Map, old: &Map, errors: &mut ErrorList) {
 
 fn address(address: &Map, path: &Path<'_>, errors: &mut ErrorList) {
     let ip = text(address, "ip");
-    legacy_ip(errors, &path.child("ip"), ip, &[]);
+    legacy_ip(errors, &path.child("ip"), ip, &Known::new());
     optional(errors, address, "hostname", path, is_dns1123_label);
     node_name(address, path, errors);
     endpoint_ip(errors, &path.child("ip"), ip);
@@ -169,7 +169,7 @@ fn slice_address(ty: &str, value: &Value, path: &Path<'_>, i: usize, errors: &mu
     let (place, value) = (path.index(i), value.as_str().unwrap_or(""));
     let before = errors.len();
     match ty {
-        "IPv4" => legacy_ip(errors, &place, value, &[]),
+        "IPv4" => legacy_ip(errors, &place, value, &Known::new()),
         "IPv6" => errors.extend(is_valid_ip(&place, value)),
         "FQDN" => return errors.extend(is_fully_qualified_domain_name(&place, value)),
         _ => return,

@@ -10,7 +10,7 @@ use capstan_api::{
 };
 
 use super::{
-    address::{legacy_ip, parse_ip},
+    address::{Known, legacy_ip, parse_ip},
     read::{at, int, is_set, list, object, objects, text},
     rules::{IMMUTABLE, invalid, required},
 };
@@ -182,7 +182,7 @@ fn api_group(reference: &Map, path: &Path<'_>, errors: &mut ErrorList) {
 /// The addresses under which an ingress is found.
 pub(super) fn status(new: &Map, old: &Map, errors: &mut ErrorList) {
     let balancer = |ingress| at(at(ingress, "status"), "loadBalancer");
-    let known: Vec<_> = objects(balancer(old), "ingress").map(|(_, one)| text(one, "ip")).collect();
+    let known: Known<'_> = objects(balancer(old), "ingress").map(|(_, one)| text(one, "ip")).collect();
     let path = Path::new("status");
     let path = path.child("loadBalancer");
     let path = path.child("ingress");

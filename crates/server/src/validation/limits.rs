@@ -187,6 +187,8 @@ const SCOPES: &[&str] = &[
     "VolumeAttributesClass",
     "CrossNamespacePodAffinity",
 ];
+/// How many scopes of a quota are looked at; there are fewer to choose from.
+const MAX_SCOPES: usize = 20;
 const POD_COMPUTE: &[&str] =
     &["pods", "cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"];
 const ONLY_EXISTS: &str = "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, \
@@ -224,11 +226,14 @@ pub(super) fn quota(quota: &Map, errors: &mut ErrorList) {
 
 fn quota_spec(spec: &Map, errors: &mut ErrorList) {
     amounts(at(spec, "hard"), &SPEC.child("hard"), errors);
-    let misfits = |scope: &str| at(spec, "hard").keys().filter(|name| is_for_quota(name) && !fits(scope, name)).count();
+    // Every error shows all scopes.
+    let misfits = |scope: &str| {
+        at(spec, "hard").keys().filter(|name| is_for_quota(name) && !fits(scope, name)).take(MAX_SCOPES).count()
+    };
     let path = SPEC.child("scopes");
     let shown = || spec.get("scopes").cloned().unwrap_or_default();
     let mut seen = BTreeSet::new();
-    for scope in list(spec, "scopes").iter().filter_map(Value::as_str) {
+    for scope in list(spec, "scopes").iter().filter_map(Value::as_str).take(MAX_SCOPES) {
         if !SCOPES.contains(&scope) {
             errors.push(Error::invalid(path, shown(), "unsupported scope"));
         }
@@ -242,7 +247,7 @@ fn quota_spec(spec: &Map, errors: &mut ErrorList) {
     let path = SPEC.child("scopeSelector");
     let path = path.child("matchExpressions");
     let mut seen = BTreeSet::new();
-    for (_, one) in objects(selector, "matchExpressions") {
+    for (_, one) in objects(selector, "matchExpressions").take(MAX_SCOPES) {
         let scope = text(one, "scopeName");
         if !SCOPES.contains(&scope) {
             errors.push(Error::invalid(path.child("scopeName"), scope, "unsupported scope"));

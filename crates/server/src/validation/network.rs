@@ -11,7 +11,7 @@ use capstan_api::{
 };
 
 use super::{
-    address::{legacy_cidr, parse_cidr},
+    address::{Known, legacy_cidr, parse_cidr},
     read::{at, int, is_set, list, object, objects, text},
     rules::{IMMUTABLE, invalid, optional, required},
     shape::{Field, TEXT, show},
@@ -21,17 +21,17 @@ const SPEC: Path<'static> = Path::new("spec");
 const DIRECTIONS: [(&str, &str); 2] = [("ingress", "from"), ("egress", "to")];
 
 pub(super) fn policy(policy: &Map, errors: &mut ErrorList) {
-    policy_spec(at(policy, "spec"), &[], errors);
+    policy_spec(at(policy, "spec"), &Known::new(), errors);
 }
 
 /// Networks that are there already may stay.
 pub(super) fn policy_update(new: &Map, old: &Map, errors: &mut ErrorList) {
-    let mut known = Vec::new();
+    let mut known = Known::new();
     for (direction, peers) in DIRECTIONS {
         for (_, rule) in objects(at(old, "spec"), direction) {
             for (_, peer) in objects(rule, peers) {
                 let block = at(peer, "ipBlock");
-                known.push(text(block, "cidr"));
+                known.insert(text(block, "cidr"));
                 known.extend(list(block, "except").iter().filter_map(Value::as_str));
             }
         }
@@ -39,7 +39,7 @@ pub(super) fn policy_update(new: &Map, old: &Map, errors: &mut ErrorList) {
     policy_spec(at(new, "spec"), &known, errors);
 }
 
-fn policy_spec(spec: &Map, known: &[&str], errors: &mut ErrorList) {
+fn policy_spec(spec: &Map, known: &Known<'_>, errors: &mut ErrorList) {
     errors.extend(LabelSelector::from_map(at(spec, "podSelector")).validate(&SPEC.child("podSelector")));
     for (direction, peers) in DIRECTIONS {
         let path = SPEC.child(direction);
@@ -104,7 +104,7 @@ fn policy_port(port: &Map, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-fn peer(peer: &Map, known: &[&str], path: &Path<'_>, errors: &mut ErrorList) {
+fn peer(peer: &Map, known: &Known<'_>, path: &Path<'_>, errors: &mut ErrorList) {
     let mut selectors = 0;
     for key in ["podSelector", "namespaceSelector"] {
         if let Some(selector) = object(peer, key) {
@@ -124,7 +124,7 @@ fn peer(peer: &Map, known: &[&str], path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-fn ip_block(block: &Map, known: &[&str], path: &Path<'_>, errors: &mut ErrorList) {
+fn ip_block(block: &Map, known: &Known<'_>, path: &Path<'_>, errors: &mut ErrorList) {
     let cidr = text(block, "cidr");
     if cidr.is_empty() {
         return errors.push(Error::required(path.child("cidr"), ""));

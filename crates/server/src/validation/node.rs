@@ -9,7 +9,7 @@ use capstan_api::{
 };
 
 use super::{
-    address::{legacy_cidr, parse_cidr},
+    address::{Known, legacy_cidr, parse_cidr},
     config::finalizer,
     limits::amount,
     read::{at, int, is_set, list, objects, text},
@@ -112,7 +112,7 @@ pub(super) fn node(node: &Map, errors: &mut ErrorList) {
     let path = SPEC.child("podCIDRs");
     let cidrs: Vec<_> = list(spec, "podCIDRs").iter().map(|cidr| cidr.as_str().unwrap_or("")).collect();
     for (i, cidr) in cidrs.iter().enumerate() {
-        legacy_cidr(errors, &path.index(i), cidr, &[]);
+        legacy_cidr(errors, &path.index(i), cidr, &Known::new());
     }
     if cidrs.len() > 1 {
         let families: Option<BTreeSet<_>> = cidrs.iter().map(|cidr| Some(parse_cidr(cidr)?.is_ipv6())).collect();

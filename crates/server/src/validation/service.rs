@@ -9,7 +9,7 @@ use capstan_api::{
 };
 
 use super::{
-    address::{endpoint_ip, legacy_cidr, legacy_ip},
+    address::{Known, endpoint_ip, legacy_cidr, legacy_ip},
     read::{at, int, is_set, list, object, objects, strings, text},
     rules::{invalid, one_of, port},
     service_ips::{self, is_headless, load_balancer_class, needs_health_check},
@@ -80,7 +80,7 @@ fn body(service: &Map, old: Option<&Map>, errors: &mut ErrorList) {
 
 fn external_ips(spec: &Map, old: Option<&Map>, path: &Path<'_>, errors: &mut ErrorList) {
     let known = list(old.unwrap_or(super::read::empty()), "externalIPs");
-    let known: Vec<_> = known.iter().filter_map(Value::as_str).collect();
+    let known: Known<'_> = known.iter().filter_map(Value::as_str).collect();
     for (i, ip) in list(spec, "externalIPs").iter().enumerate() {
         let (path, ip) = (path.index(i), ip.as_str().unwrap_or(""));
         let before = errors.len();
@@ -105,7 +105,7 @@ fn source_ranges(service: &Map, old: Option<&Map>, errors: &mut ErrorList) {
         let path = Path::new("spec");
         let path = path.child("LoadBalancerSourceRanges");
         only_balancers(path);
-        let known: Vec<_> = old.into_iter().flat_map(ranges).collect();
+        let known: Known<'_> = old.into_iter().flat_map(ranges).collect();
         for (i, range) in ranges(service).enumerate() {
             legacy_cidr(errors, &path.index(i), range, &known);
         }
@@ -116,7 +116,7 @@ fn source_ranges(service: &Map, old: Option<&Map>, errors: &mut ErrorList) {
         only_balancers(path);
         let unchanged = old.is_some_and(|old| annotation(old, SOURCE_RANGES).unwrap_or("") == value);
         if !unchanged && !value.trim().is_empty() {
-            value.split(',').for_each(|range| legacy_cidr(errors, &path, range.trim(), &[]));
+            value.split(',').for_each(|range| legacy_cidr(errors, &path, range.trim(), &Known::new()));
         }
     }
 }

@@ -9,7 +9,7 @@ use capstan_api::{
 };
 
 use super::{
-    address::{legacy_ip, parse_ip},
+    address::{Known, legacy_ip, parse_ip},
     read::{at, int, is_set, list, objects, text},
     rules::invalid,
     service::ONLY_LOAD_BALANCER,
@@ -47,7 +47,7 @@ pub(super) fn validate(spec: &Map, old: Option<&Map>, errors: &mut ErrorList) {
         _ => {}
     }
     family_names(spec, &families, errors);
-    let known = old.map(|old| texts(old, "clusterIPs")).unwrap_or_default();
+    let known: Known<'_> = old.map(|old| texts(old, "clusterIPs")).unwrap_or_default().into_iter().collect();
     let mut has_wrong = false;
     for (i, ip) in ips.iter().enumerate() {
         let before = errors.len();
@@ -197,7 +197,7 @@ pub(super) fn status(new: &Map, old: &Map, errors: &mut ErrorList) {
     if text(at(new, "spec"), "type") != "LoadBalancer" && !list(balancer(new), "ingress").is_empty() {
         return errors.push(Error::forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'"));
     }
-    let known: Vec<_> = objects(balancer(old), "ingress").map(|(_, one)| text(one, "ip")).collect();
+    let known: Known<'_> = objects(balancer(old), "ingress").map(|(_, one)| text(one, "ip")).collect();
     for (i, one) in objects(balancer(new), "ingress") {
         let path = path.index(i);
         let (ip, mode, host) = (text(one, "ip"), text(one, "ipMode"), text(one, "hostname"));

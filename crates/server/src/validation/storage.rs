@@ -25,6 +25,8 @@ const MAX_NODE_ID: usize = 256;
 /// Ten minutes.
 const MIN_TOKEN_SECONDS: i64 = 600;
 const MAX_TOKEN_SECONDS: i64 = 1 << 32;
+/// How often it is said of one term that it is there already.
+const MAX_REPEATED: usize = 100;
 const MIN_UPDATE_SECONDS: i64 = 10;
 
 fn provisioner(object: &Map, key: &str, errors: &mut ErrorList) {
@@ -78,7 +80,7 @@ pub(super) fn class(class: &Map, errors: &mut ErrorList) {
 
 fn topologies(class: &Map, errors: &mut ErrorList) {
     let path = Path::new("allowedTopologies");
-    let mut seen: Vec<BTreeMap<&str, BTreeSet<&str>>> = Vec::new();
+    let mut seen: BTreeMap<BTreeMap<&str, BTreeSet<&str>>, usize> = BTreeMap::new();
     for (i, term) in objects(class, "allowedTopologies") {
         let path = path.index(i);
         let path = path.child("matchLabelExpressions");
@@ -103,10 +105,11 @@ fn topologies(class: &Map, errors: &mut ErrorList) {
         }
         // Upstream begins with as many empty terms as there are terms.
         let empty = if keys.is_empty() { list(class, "allowedTopologies").len() } else { 0 };
-        for _ in 0..seen.iter().filter(|term| **term == keys).count() + empty {
+        let times = seen.entry(keys).or_default();
+        for _ in 0..(*times + empty).min(MAX_REPEATED) {
             errors.push(Error::duplicate(path, ""));
         }
-        seen.push(keys);
+        *times += 1;
     }
 }
 

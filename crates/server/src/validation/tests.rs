@@ -65,3 +65,25 @@ fn as_upstream() {
     let wrong: Vec<_> = CASES.lines().filter_map(|line| check(line).err()).collect();
     assert!(wrong.is_empty() && !CASES.is_empty(), "{} wrong\n{}", wrong.len(), wrong.join("\n"));
 }
+
+/// Objects with fields of every wrong type come with errors, never with a panic.
+#[test]
+fn nothing_is_taken_for_granted() {
+    let fields = ["metadata", "spec", "status", "webhooks", "endpoints", "subsets", "rules", "ports"];
+    for kind in super::KINDS {
+        let gvk = GroupVersionKind::from_api_version_and_kind(&format!("{}/v1", kind.group), kind.kind);
+        let gvk = GroupVersionKind { group: kind.group.into(), ..gvk };
+        for wrong in ["{}", "[]", "[{}]", "[[]]", "1", "\"\"", "null", r#"{"versions":[1],"limits":[1],"drivers":[1]}"#]
+        {
+            let mut object = Map::new();
+            for field in fields {
+                object.insert(field, json::parse(wrong.as_bytes()).unwrap());
+            }
+            assert!(!validate_create(&gvk, &object).is_empty(), "{} with {wrong}", kind.kind);
+            let _ = validate_update(&gvk, &object, &Map::new());
+            for subresource in ["status", "finalize", "approval"] {
+                let _ = validate_subresource_update(&gvk, subresource, &object, &Map::new());
+            }
+        }
+    }
+}
