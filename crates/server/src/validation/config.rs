@@ -103,7 +103,7 @@ pub(super) fn secret_update(new: &Map, old: &Map, errors: &mut ErrorList) {
 }
 
 /// A finalizer without a domain must be one of the standard ones.
-fn finalizer(name: &str, path: &Path<'_>, errors: &mut ErrorList) {
+pub(super) fn finalizer(name: &str, path: &Path<'_>, errors: &mut ErrorList) {
     if !name.contains('/') && !["kubernetes", "orphan", "foregroundDeletion"].contains(&name) {
         let detail = "name is neither a standard finalizer name nor is it fully qualified";
         errors.push(Error::invalid(path, name, detail));

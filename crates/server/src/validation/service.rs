@@ -9,20 +9,47 @@ use capstan_api::{
 };
 
 use super::{
+    address::{Known, endpoint_ip, legacy_cidr, legacy_ip},
     read::{at, int, is_set, list, object, objects, strings, text},
     rules::{invalid, one_of, port},
+    service_ips::{self, is_headless, load_balancer_class, needs_health_check},
 };
 
 const TYPES: &[&str] = &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 /// How long a client may stick to a backend: a day.
 const MAX_AFFINITY_SECONDS: i64 = 86_400;
-const ONLY_LOAD_BALANCER: &str = "may only be used when `type` is 'LoadBalancer'";
+pub(super) const ONLY_LOAD_BALANCER: &str = "may only be used when `type` is 'LoadBalancer'";
+
+/// Annotations that mean the same as each other or as a field.
+const HINTS: &str = "service.kubernetes.io/topology-aware-hints";
+const MODE: &str = "service.kubernetes.io/topology-mode";
+const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 
 pub(super) fn service(service: &Map, errors: &mut ErrorList) {
+    body(service, None, errors);
+}
+
+pub(super) fn update(new: &Map, old: &Map, errors: &mut ErrorList) {
+    service_ips::changes(at(new, "spec"), at(old, "spec"), errors);
+    body(new, Some(old), errors);
+}
+
+fn annotation<'a>(service: &'a Map, key: &str) -> Option<&'a str> {
+    at(at(service, "metadata"), "annotations").get(key).and_then(Value::as_str)
+}
+
+fn body(service: &Map, old: Option<&Map>, errors: &mut ErrorList) {
+    let metadata = Path::new("metadata");
+    if let (Some(hints), Some(mode)) = (annotation(service, HINTS), annotation(service, MODE))
+        && hints != mode
+    {
+        let detail = format!("must match annotations[{HINTS}] when both are specified");
+        errors.push(Error::invalid(metadata.child("annotations").key(MODE), mode, detail));
+    }
     let path = Path::new("spec");
     let spec = at(service, "spec");
     let ty = text(spec, "type");
-    let headless = list(spec, "clusterIPs").first().and_then(Value::as_str) == Some("None");
+    let headless = is_headless(spec);
     if list(spec, "ports").is_empty() && !headless && ty != "ExternalName" {
         errors.push(Error::required(path.child("ports"), ""));
     }
@@ -41,10 +68,57 @@ pub(super) fn service(service: &Map, errors: &mut ErrorList) {
     }
     errors.extend(validate_labels(strings(spec, "selector"), &path.child("selector")));
     affinity(spec, &path, errors);
+    let old_spec = old.map(|old| at(old, "spec"));
+    service_ips::validate(spec, old_spec, errors);
+    external_ips(spec, old_spec, &path.child("externalIPs"), errors);
     one_of(errors, spec, "type", &path, TYPES);
     repeated_ports(spec, ty, &ports_path, errors);
+    source_ranges(service, old, errors);
     load_balancer(spec, ty, &path, errors);
     traffic(spec, ty, &path, errors);
+}
+
+fn external_ips(spec: &Map, old: Option<&Map>, path: &Path<'_>, errors: &mut ErrorList) {
+    let known = list(old.unwrap_or(super::read::empty()), "externalIPs");
+    let known: Known<'_> = known.iter().filter_map(Value::as_str).collect();
+    for (i, ip) in list(spec, "externalIPs").iter().enumerate() {
+        let (path, ip) = (path.index(i), ip.as_str().unwrap_or(""));
+        let before = errors.len();
+        legacy_ip(errors, &path, ip, &known);
+        if errors.len() == before {
+            endpoint_ip(errors, &path, ip);
+        }
+    }
+}
+
+/// Who may use a load balancer, by field or else by annotation.
+fn source_ranges(service: &Map, old: Option<&Map>, errors: &mut ErrorList) {
+    const KEY: &str = "loadBalancerSourceRanges";
+    let spec = at(service, "spec");
+    let ranges = |service| list(at(service, "spec"), KEY).iter().map(|range| range.as_str().unwrap_or("").trim());
+    let mut only_balancers = |path: Path<'_>| {
+        if text(spec, "type") != "LoadBalancer" {
+            errors.push(Error::forbidden(path, ONLY_LOAD_BALANCER));
+        }
+    };
+    if !list(spec, KEY).is_empty() {
+        let path = Path::new("spec");
+        let path = path.child("LoadBalancerSourceRanges");
+        only_balancers(path);
+        let known: Known<'_> = old.into_iter().flat_map(ranges).collect();
+        for (i, range) in ranges(service).enumerate() {
+            legacy_cidr(errors, &path.index(i), range, &known);
+        }
+    } else if let Some(value) = annotation(service, SOURCE_RANGES) {
+        let path = Path::new("metadata");
+        let path = path.child("annotations");
+        let path = path.key(SOURCE_RANGES);
+        only_balancers(path);
+        let unchanged = old.is_some_and(|old| annotation(old, SOURCE_RANGES).unwrap_or("") == value);
+        if !unchanged && !value.trim().is_empty() {
+            value.split(',').for_each(|range| legacy_cidr(errors, &path, range.trim(), &Known::new()));
+        }
+    }
 }
 
 fn external_name(spec: &Map, path: &Path<'_>, errors: &mut ErrorList) {
@@ -148,9 +222,6 @@ fn repeated_ports(spec: &Map, ty: &str, path: &Path<'_>, errors: &mut ErrorList)
 
 fn load_balancer(spec: &Map, ty: &str, path: &Path<'_>, errors: &mut ErrorList) {
     let is_balancer = ty == "LoadBalancer";
-    if !list(spec, "loadBalancerSourceRanges").is_empty() && !is_balancer {
-        errors.push(Error::forbidden(path.child("LoadBalancerSourceRanges"), ONLY_LOAD_BALANCER));
-    }
     let allocates = is_set(spec, "allocateLoadBalancerNodePorts");
     if allocates && !is_balancer {
         errors.push(Error::forbidden(path.child("allocateLoadBalancerNodePorts"), ONLY_LOAD_BALANCER));
@@ -158,14 +229,7 @@ fn load_balancer(spec: &Map, ty: &str, path: &Path<'_>, errors: &mut ErrorList) 
     if !allocates && is_balancer {
         errors.push(Error::required("allocateLoadBalancerNodePorts", ""));
     }
-    if is_set(spec, "loadBalancerClass") {
-        let class = text(spec, "loadBalancerClass");
-        if is_balancer {
-            invalid(errors, &path.child("loadBalancerClass"), class, is_qualified_name(class));
-        } else {
-            errors.push(Error::forbidden(path.child("loadBalancerClass"), ONLY_LOAD_BALANCER));
-        }
-    }
+    load_balancer_class(spec, None, errors);
 }
 
 fn traffic(spec: &Map, ty: &str, path: &Path<'_>, errors: &mut ErrorList) {
@@ -177,11 +241,25 @@ fn traffic(spec: &Map, ty: &str, path: &Path<'_>, errors: &mut ErrorList) {
         let policy = text(spec, "externalTrafficPolicy");
         errors.push(Error::invalid(path.child("externalTrafficPolicy"), policy, detail));
     }
+    let port = int(spec, "healthCheckNodePort").unwrap_or(0);
+    let port_path = path.child("healthCheckNodePort");
+    match (needs_health_check(spec), port) {
+        (true, 0) => errors.push(Error::required(port_path, "")),
+        (true, _) => invalid(errors, &port_path, port, is_valid_port_num(port)),
+        (false, 0) => {}
+        (false, _) => {
+            let detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
+            errors.push(Error::invalid(port_path, port, detail));
+        }
+    }
     if is_set(spec, "internalTrafficPolicy") || matches!(ty, "NodePort" | "LoadBalancer" | "ClusterIP") {
         one_of(errors, spec, "internalTrafficPolicy", path, &["Cluster", "Local"]);
     }
     if is_set(spec, "trafficDistribution") {
         let known = ["PreferClose", "PreferSameZone", "PreferSameNode"];
-        one_of(errors, spec, "trafficDistribution", path, &known);
+        let distribution = text(spec, "trafficDistribution");
+        if !known.contains(&distribution) {
+            errors.push(Error::not_supported(path.child("trafficDistribution"), distribution, &known));
+        }
     }
 }

@@ -2,10 +2,11 @@
 
 use capstan_api::{GroupVersionKind, Map, Value, json};
 
-use super::{read, validate_create, validate_update};
+use super::{read, validate_create, validate_subresource_update, validate_update};
 
-/// A line is `[object, [[field, message], …]]`, or `[object, causes, old object]` for an update.
-const CASES: &str = include_str!("cases.jsonl");
+/// A line is `[object, [[field, message], …]]`, `[object, causes, old object]` for an update, or `[object, causes, old
+/// object, subresource]`.
+const CASES: &str = concat!(include_str!("cases.jsonl"), include_str!("cases_others.jsonl"));
 
 /// What stands for what is often in a line, in this order.
 const SHORT: &[(&str, &str)] = &[
@@ -46,9 +47,10 @@ fn check(line: &str) -> Result<(), String> {
     let object = |i: usize| case.get(i).and_then(Value::as_object);
     let new: &Map = object(0).unwrap();
     let gvk = GroupVersionKind::from_api_version_and_kind(read::text(new, "apiVersion"), read::text(new, "kind"));
-    let errors = match object(2) {
-        Some(old) => validate_update(&gvk, new, old),
-        None => validate_create(&gvk, new),
+    let errors = match (object(2), case.get(3).and_then(Value::as_str)) {
+        (Some(old), Some(subresource)) => validate_subresource_update(&gvk, subresource, new, old),
+        (Some(old), None) => validate_update(&gvk, new, old),
+        (None, _) => validate_create(&gvk, new),
     };
     let actual: Vec<_> = errors.iter().map(|error| (error.field.clone(), error.body())).collect();
     let causes = case[1].as_array().unwrap().iter().map(|cause| cause.as_array().unwrap());
@@ -62,4 +64,26 @@ fn check(line: &str) -> Result<(), String> {
 fn as_upstream() {
     let wrong: Vec<_> = CASES.lines().filter_map(|line| check(line).err()).collect();
     assert!(wrong.is_empty() && !CASES.is_empty(), "{} wrong\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Objects with fields of every wrong type come with errors, never with a panic.
+#[test]
+fn nothing_is_taken_for_granted() {
+    let fields = ["metadata", "spec", "status", "webhooks", "endpoints", "subsets", "rules", "ports"];
+    for kind in super::KINDS {
+        let gvk = GroupVersionKind::from_api_version_and_kind(&format!("{}/v1", kind.group), kind.kind);
+        let gvk = GroupVersionKind { group: kind.group.into(), ..gvk };
+        for wrong in ["{}", "[]", "[{}]", "[[]]", "1", "\"\"", "null", r#"{"versions":[1],"limits":[1],"drivers":[1]}"#]
+        {
+            let mut object = Map::new();
+            for field in fields {
+                object.insert(field, json::parse(wrong.as_bytes()).unwrap());
+            }
+            assert!(!validate_create(&gvk, &object).is_empty(), "{} with {wrong}", kind.kind);
+            let _ = validate_update(&gvk, &object, &Map::new());
+            for subresource in ["status", "finalize", "approval"] {
+                let _ = validate_subresource_update(&gvk, subresource, &object, &Map::new());
+            }
+        }
+    }
 }

@@ -1,0 +1,47 @@
+//! What is looked at when a part of an object is written: its status, its finalizers, its approval.
+
+use capstan_api::{
+    GroupVersionKind, Map,
+    field::{ErrorList, Path},
+    validation::{validate_object_meta, validate_object_meta_update},
+};
+
+use super::{claim, config, crd, csr, find, ingress, limits, node, path_segment, read, review, service_ips, storage};
+
+/// The kind, the subresource and what is looked at beside the metadata.
+type Rule = ((&'static str, &'static str), &'static str, fn(new: &Map, old: &Map, errors: &mut ErrorList));
+
+static RULES: &[Rule] = &[
+    (("networking.k8s.io", "Ingress"), "status", ingress::status),
+    (("", "Service"), "status", service_ips::status),
+    (("", "PersistentVolumeClaim"), "status", claim::status),
+    (("", "ResourceQuota"), "status", limits::quota_status),
+    (("", "Node"), "status", node::node_update),
+    (("", "Namespace"), "status", node::namespace_status),
+    (("", "Namespace"), "finalize", node::namespace_finalize),
+    (("certificates.k8s.io", "CertificateSigningRequest"), "status", csr::status),
+    (("certificates.k8s.io", "CertificateSigningRequest"), "approval", csr::approval),
+    (("apiextensions.k8s.io", "CustomResourceDefinition"), "status", crd::status),
+    (("apiregistration.k8s.io", "APIService"), "status", review::api_service_status),
+    (("storage.k8s.io", "VolumeAttachment"), "status", storage::attachment_update),
+];
+
+/// What is wrong with an object that is written through a subresource. Where there are no rules, nothing but the
+/// metadata is looked at.
+#[must_use]
+pub fn validate_subresource_update(gvk: &GroupVersionKind, subresource: &str, new: &Map, old: &Map) -> ErrorList {
+    let mut errors = ErrorList::new();
+    let Some(kind) = find(gvk) else { return errors };
+    let (path, metadata) = (Path::new("metadata"), read::at(new, "metadata"));
+    errors.extend(validate_object_meta(metadata, kind.namespaced, path_segment, &path));
+    // What holds for all kinds is told first, and then again.
+    for _ in 0..2 {
+        errors.extend(validate_object_meta_update(metadata, read::at(old, "metadata"), &path));
+    }
+    config::finalizers(metadata, &path.child("finalizers"), &mut errors);
+    let is_it = |rule: &&Rule| (gvk.group.as_str(), gvk.kind.as_str()) == rule.0 && rule.1 == subresource;
+    if let Some((_, _, rules)) = RULES.iter().find(is_it) {
+        rules(new, old, &mut errors);
+    }
+    errors
+}
