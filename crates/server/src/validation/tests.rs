@@ -2,10 +2,11 @@
 
 use capstan_api::{GroupVersionKind, Map, Value, json};
 
-use super::{read, validate_create, validate_update};
+use super::{read, validate_create, validate_subresource_update, validate_update};
 
-/// A line is `[object, [[field, message], …]]`, or `[object, causes, old object]` for an update.
-const CASES: &str = include_str!("cases.jsonl");
+/// A line is `[object, [[field, message], …]]`, `[object, causes, old object]` for an update, or
+/// `[object, causes, old object, subresource]` for an update of a part.
+const CASES: &[&str] = &[include_str!("cases.jsonl"), include_str!("cases_workloads.jsonl")];
 
 /// What stands for what is often in a line, in this order.
 const SHORT: &[(&str, &str)] = &[
@@ -46,9 +47,10 @@ fn check(line: &str) -> Result<(), String> {
     let object = |i: usize| case.get(i).and_then(Value::as_object);
     let new: &Map = object(0).unwrap();
     let gvk = GroupVersionKind::from_api_version_and_kind(read::text(new, "apiVersion"), read::text(new, "kind"));
-    let errors = match object(2) {
-        Some(old) => validate_update(&gvk, new, old),
-        None => validate_create(&gvk, new),
+    let errors = match (object(2), case.get(3).and_then(Value::as_str)) {
+        (Some(old), Some(subresource)) => validate_subresource_update(&gvk, subresource, new, old),
+        (Some(old), None) => validate_update(&gvk, new, old),
+        (None, _) => validate_create(&gvk, new),
     };
     let actual: Vec<_> = errors.iter().map(|error| (error.field.clone(), error.body())).collect();
     let causes = case[1].as_array().unwrap().iter().map(|cause| cause.as_array().unwrap());
@@ -60,6 +62,7 @@ fn check(line: &str) -> Result<(), String> {
 
 #[test]
 fn as_upstream() {
-    let wrong: Vec<_> = CASES.lines().filter_map(|line| check(line).err()).collect();
-    assert!(wrong.is_empty() && !CASES.is_empty(), "{} wrong\n{}", wrong.len(), wrong.join("\n"));
+    let lines = || CASES.iter().flat_map(|cases| cases.lines());
+    let wrong: Vec<_> = lines().filter_map(|line| check(line).err()).collect();
+    assert!(wrong.is_empty() && lines().count() > 700, "{} wrong\n{}", wrong.len(), wrong.join("\n"));
 }
