@@ -25,12 +25,22 @@ const SOURCES: [(&str, &str); 5] = [
 const TYPES: &[&str] = &["ContainerResource", "External", "Object", "Pods", "Resource"];
 
 pub(super) fn autoscaler(autoscaler: &Map, errors: &mut ErrorList) {
+    spec(at(autoscaler, "spec"), None, errors);
+}
+
+pub(super) fn update(new: &Map, old: &Map, errors: &mut ErrorList) {
+    spec(at(new, "spec"), Some(at(old, "spec")), errors);
+}
+
+/// The spec; what was allowed in `old` stays so.
+fn spec(spec: &Map, old: Option<&Map>, errors: &mut ErrorList) {
     let path = Path::new("spec");
-    let spec = at(autoscaler, "spec");
     let min = int(spec, "minReplicas");
     let max = int(spec, "maxReplicas").unwrap_or(0);
-    if let Some(min) = min.filter(|min| *min < 1) {
-        errors.push(Error::invalid(path.child("minReplicas"), min, "must be greater than or equal to 1"));
+    let lowest = if old.is_some_and(|old| int(old, "minReplicas") == Some(0)) { 0 } else { 1 };
+    if let Some(min) = min.filter(|min| *min < lowest) {
+        let detail = format!("must be greater than or equal to {lowest}");
+        errors.push(Error::invalid(path.child("minReplicas"), min, detail));
     }
     let max_path = path.child("maxReplicas");
     if max == 0 {
@@ -41,7 +51,17 @@ pub(super) fn autoscaler(autoscaler: &Map, errors: &mut ErrorList) {
     if min.is_some_and(|min| max < min) {
         errors.push(Error::invalid(max_path, max, "must be greater than or equal to `minReplicas`"));
     }
-    reference(at(spec, "scaleTargetRef"), &path.child("scaleTargetRef"), errors);
+    let target = at(spec, "scaleTargetRef");
+    let kept = old.is_some_and(|old| {
+        let old = at(old, "scaleTargetRef");
+        ["kind", "apiVersion"].iter().all(|key| text(old, key) == text(target, key))
+    });
+    let version = match text(target, "kind") {
+        _ if kept => Version::Any,
+        "ReplicationController" => Version::WithOrWithoutGroup,
+        _ => Version::WithGroup,
+    };
+    reference(target, version, &path.child("scaleTargetRef"), errors);
     metrics(spec, min, &path.child("metrics"), errors);
     if let Some(behavior) = object(spec, "behavior") {
         let path = path.child("behavior");
@@ -53,15 +73,26 @@ pub(super) fn autoscaler(autoscaler: &Map, errors: &mut ErrorList) {
     }
 }
 
-fn reference(reference: &Map, path: &Path<'_>, errors: &mut ErrorList) {
+/// What an `apiVersion` has to be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Version {
+    Any,
+    WithOrWithoutGroup,
+    WithGroup,
+}
+
+fn reference(reference: &Map, wanted: Version, path: &Path<'_>, errors: &mut ErrorList) {
     for key in ["kind", "name"] {
         required(errors, reference, key, path, is_path_segment_name);
     }
     let version = text(reference, "apiVersion");
-    if version.matches('/').count() > 1 {
-        let detail = format!("unexpected GroupVersion string: {version}");
-        errors.push(Error::invalid(path.child("apiVersion"), version, detail));
-    }
+    let detail = match (version.matches('/').count(), wanted) {
+        (_, Version::Any) => return,
+        (2.., _) => format!("unexpected GroupVersion string: {version}"),
+        (0, Version::WithGroup) => "apiVersion must specify API group".to_owned(),
+        _ => return,
+    };
+    errors.push(Error::invalid(path.child("apiVersion"), version, detail));
 }
 
 fn metrics(spec: &Map, min: Option<i64>, path: &Path<'_>, errors: &mut ErrorList) {
@@ -112,7 +143,7 @@ fn metric_spec(metric: &Map, path: &Path<'_>, errors: &mut ErrorList) {
 fn source(key: &str, source: &Map, path: &Path<'_>, errors: &mut ErrorList) {
     let is_resource = matches!(key, "resource" | "containerResource");
     if key == "object" {
-        reference(at(source, "describedObject"), &path.child("describedObject"), errors);
+        reference(at(source, "describedObject"), Version::WithOrWithoutGroup, &path.child("describedObject"), errors);
     }
     if is_resource {
         match text(source, "name") {

@@ -1,14 +1,13 @@
-//! Leases.
+//! Leases. The fields of coordinated elections are not enabled, so nothing is said of them.
 
 use capstan_api::{
     Map,
     field::{Error, ErrorList, Path},
-    validation::is_qualified_name,
 };
 
 use super::{
-    read::{at, int, text},
-    rules::{invalid, nonnegative},
+    read::{at, int},
+    rules::nonnegative,
 };
 
 pub(super) fn lease(lease: &Map, errors: &mut ErrorList) {
@@ -18,19 +17,4 @@ pub(super) fn lease(lease: &Map, errors: &mut ErrorList) {
         errors.push(Error::invalid(path.child("leaseDurationSeconds"), seconds, "must be greater than 0"));
     }
     nonnegative(errors, spec, &["leaseTransitions"], &path);
-    let strategy = text(spec, "strategy");
-    if super::read::is_set(spec, "strategy") {
-        // Told with the field's name twice, as upstream does.
-        let path = path.child("strategy");
-        let path = path.child("strategy");
-        if strategy.contains('/') {
-            invalid(errors, &path, strategy, is_qualified_name(strategy));
-        } else if strategy != "OldestEmulationVersion" {
-            errors.push(Error::not_supported(path, strategy, &["OldestEmulationVersion"]));
-        }
-    }
-    if !text(spec, "preferredHolder").is_empty() && strategy.is_empty() {
-        let detail = "may only be specified if `strategy` is defined";
-        errors.push(Error::forbidden(path.child("preferredHolder"), detail));
-    }
 }

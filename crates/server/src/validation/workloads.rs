@@ -52,7 +52,7 @@ fn stateful_set_spec(spec: &Map, is_new: bool, with_template: bool, errors: &mut
         }
     }
     match selector.map(|selector| selector.to_selector()) {
-        Some(Err(_)) => errors.push(Error::invalid_shown(path, show_selector(map), "")),
+        Some(Err(_)) => errors.push(Error { bad_value: None, ..Error::invalid(path, "", show_selector(map)) }),
         other => {
             stateful_template(spec, other.and_then(Result::ok).as_ref(), with_template, errors);
         }

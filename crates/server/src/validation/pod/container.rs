@@ -292,14 +292,14 @@ fn mounts(container: &Map, volumes: &Volumes<'_>, path: &Path<'_>, errors: &mut 
         if !taken.insert(place) {
             errors.push(Error::invalid(item.child("mountPath"), place, "must be unique"));
         }
-        for (_, device) in objects(container, "volumeDevices") {
-            if text(device, "name") == name {
-                errors.push(Error::invalid(item.child("name"), name, "must not already exist in volumeDevices"));
-            }
-            if text(device, "devicePath") == place {
-                let detail = "must not already exist as a path in volumeDevices";
-                errors.push(Error::invalid(item.child("mountPath"), place, detail));
-            }
+        let is_device =
+            |key: &str, value: &str| objects(container, "volumeDevices").any(|(_, device)| text(device, key) == value);
+        if is_device("name", name) {
+            errors.push(Error::invalid(item.child("name"), name, "must not already exist in volumeDevices"));
+        }
+        if is_device("devicePath", place) {
+            let detail = "must not already exist as a path in volumeDevices";
+            errors.push(Error::invalid(item.child("mountPath"), place, detail));
         }
         // These two are told of the list, not of the mount, as upstream does.
         relative_path(errors, sub, &path.child("subPath"));

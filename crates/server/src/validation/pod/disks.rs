@@ -19,7 +19,8 @@ pub(super) fn one(key: &str, source: &Map, path: &Path<'_>, errors: &mut ErrorLi
     match key {
         "gcePersistentDisk" | "awsElasticBlockStore" => {
             if let Some(n) = int(source, "partition").filter(|n| !(0..=255).contains(n)) {
-                errors.push(Error::invalid(path.child("partition"), n, is_in_range(n, 0, 255).concat()));
+                // Nought is allowed, whatever it says.
+                errors.push(Error::invalid(path.child("partition"), n, "must be between 1 and 255, inclusive"));
             }
         }
         "iscsi" => iscsi(source, path, errors),

@@ -7,81 +7,12 @@ use capstan_api::{
 };
 
 use crate::validation::{
-    read::{int, is_set, list, object, objects, text},
+    read::{int, list, object, objects, text},
     rules::{invalid, nonnegative, port, required},
 };
 
 const NUMBERS: &[&str] =
     &["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"];
-
-/// The signals that a container on Linux can be stopped with.
-const LINUX_SIGNALS: &[&str] = &[
-    "SIGABRT",
-    "SIGALRM",
-    "SIGBUS",
-    "SIGCHLD",
-    "SIGCLD",
-    "SIGCONT",
-    "SIGFPE",
-    "SIGHUP",
-    "SIGILL",
-    "SIGINT",
-    "SIGIO",
-    "SIGIOT",
-    "SIGKILL",
-    "SIGPIPE",
-    "SIGPOLL",
-    "SIGPROF",
-    "SIGPWR",
-    "SIGQUIT",
-    "SIGRTMAX",
-    "SIGRTMAX-1",
-    "SIGRTMAX-10",
-    "SIGRTMAX-11",
-    "SIGRTMAX-12",
-    "SIGRTMAX-13",
-    "SIGRTMAX-14",
-    "SIGRTMAX-2",
-    "SIGRTMAX-3",
-    "SIGRTMAX-4",
-    "SIGRTMAX-5",
-    "SIGRTMAX-6",
-    "SIGRTMAX-7",
-    "SIGRTMAX-8",
-    "SIGRTMAX-9",
-    "SIGRTMIN",
-    "SIGRTMIN+1",
-    "SIGRTMIN+10",
-    "SIGRTMIN+11",
-    "SIGRTMIN+12",
-    "SIGRTMIN+13",
-    "SIGRTMIN+14",
-    "SIGRTMIN+15",
-    "SIGRTMIN+2",
-    "SIGRTMIN+3",
-    "SIGRTMIN+4",
-    "SIGRTMIN+5",
-    "SIGRTMIN+6",
-    "SIGRTMIN+7",
-    "SIGRTMIN+8",
-    "SIGRTMIN+9",
-    "SIGSEGV",
-    "SIGSTKFLT",
-    "SIGSTOP",
-    "SIGSYS",
-    "SIGTERM",
-    "SIGTRAP",
-    "SIGTSTP",
-    "SIGTTIN",
-    "SIGTTOU",
-    "SIGURG",
-    "SIGUSR1",
-    "SIGUSR2",
-    "SIGVTALRM",
-    "SIGWINCH",
-    "SIGXCPU",
-    "SIGXFSZ",
-];
 
 /// A probe; only a readiness probe may need more than one success.
 pub(super) fn probe(probe: &Map, readiness: bool, path: &Path<'_>, errors: &mut ErrorList) {
@@ -107,22 +38,6 @@ pub(super) fn lifecycle(lifecycle: &Map, spec: &Map, path: &Path<'_>, errors: &m
     for key in ["postStart", "preStop"] {
         if let Some(hook) = object(lifecycle, key) {
             handler(hook, &["exec", "httpGet", "tcpSocket", "sleep"], grace, &path.child(key), errors);
-        }
-    }
-    if is_set(lifecycle, "stopSignal") {
-        let signal = text(lifecycle, "stopSignal");
-        let path = path.child("stopSignal");
-        let known = match object(spec, "os").map(|os| text(os, "name")) {
-            None => {
-                let detail = "may not be set for containers with empty `spec.os.name`";
-                return errors.push(Error::forbidden(path, detail));
-            }
-            Some("windows") => &["SIGKILL", "SIGTERM"],
-            Some("linux") => LINUX_SIGNALS,
-            Some(_) => return,
-        };
-        if !known.contains(&signal) {
-            errors.push(Error::not_supported(path, signal, known));
         }
     }
 }

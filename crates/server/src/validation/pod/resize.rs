@@ -19,7 +19,7 @@ pub(in crate::validation) fn resize(new: &Map, old: &Map, errors: &mut ErrorList
         return;
     }
     let old_pod = old;
-    let (new_pod, new, old) = (new, at(new, "spec"), at(old, "spec"));
+    let (new, old) = (at(new, "spec"), at(old, "spec"));
     if text(at(old, "os"), "name") == "windows" {
         *errors = whole("windows pods cannot be resized");
         return;
@@ -31,8 +31,7 @@ pub(in crate::validation) fn resize(new: &Map, old: &Map, errors: &mut ErrorList
     };
     if before != qos_class(new) {
         let detail = "Pod QOS Class may not change as a result of resizing";
-        let class = text(at(new_pod, "status"), "qosClass");
-        errors.push(Error::invalid_shown(path, crate::validation::show::json(&class.into()), detail));
+        errors.push(Error::invalid_shown(path, crate::validation::show::json(&before.into()), detail));
     }
     let running =
         objects(at(old_pod, "status"), "containerStatuses").find(|(_, status)| is_set(at(status, "state"), "running"));

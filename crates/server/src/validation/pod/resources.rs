@@ -199,6 +199,8 @@ pub(super) fn of_pod(spec: &Map, path: &Path<'_>, errors: &mut ErrorList) {
         errors.push(Error::forbidden(path.child("claims"), "claims may not be set for Resources at pod-level"));
     }
     validate(resources, Of::Pod, &path, errors);
+    let known = objects(spec, "resourceClaims").map(|(_, claim)| text(claim, "name"));
+    claims(resources, &known.filter(|name| !name.is_empty()).collect(), &path, errors);
     for key in ["requests", "limits"] {
         let given = at(resources, key);
         for (name, value) in given.iter().filter(|(name, _)| key == "requests" || name.starts_with(HUGE_PAGES)) {

@@ -43,7 +43,7 @@ pub(super) fn of_pod(spec: &Map, path: &Path<'_>, errors: &mut ErrorList) {
     windows::options(context, &path, errors);
     app_armor(context, &path, errors);
     word(context, "supplementalGroupsPolicy", &["Merge", "Strict"], &path, errors);
-    word(context, "seLinuxChangePolicy", &["MountOption", "Recursive"], &path, errors);
+    word(context, "seLinuxChangePolicy", &["Recursive"], &path, errors);
 }
 
 /// A word that may be missing, but must be known.
@@ -81,9 +81,27 @@ fn is_sysctl(name: &str) -> bool {
     name.len() <= MAX_SYSCTL && name.split(['.', '/']).all(is_part)
 }
 
-/// The namespaces of the kernel that a pod can share with its host, and what belongs to them.
-const NAMESPACES: [(&str, &[&str]); 2] =
-    [("hostNetwork", &["net."]), ("hostIPC", &["kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue."])];
+/// The namespaces of the kernel that a pod can share with its host, and what belongs to them: what begins so, and what
+/// is named so.
+const NAMESPACES: [(&str, &str, &[&str]); 2] = [
+    ("hostNetwork", "net.", &[]),
+    (
+        "hostIPC",
+        "fs.mqueue.",
+        &[
+            "kernel.msg",
+            "kernel.msgmax",
+            "kernel.msgmnb",
+            "kernel.msgmni",
+            "kernel.sem",
+            "kernel.shm",
+            "kernel.shm_rmid_forced",
+            "kernel.shmall",
+            "kernel.shmmax",
+            "kernel.shmmni",
+        ],
+    ),
+];
 
 fn sysctls(context: &Map, spec: &Map, path: &Path<'_>, errors: &mut ErrorList) {
     let mut names = BTreeSet::new();
@@ -98,10 +116,10 @@ fn sysctls(context: &Map, spec: &Map, path: &Path<'_>, errors: &mut ErrorList) {
             errors.push(Error::duplicate(path.child("name"), name));
         }
         let dotted = name.replace('/', ".");
-        let shared = |(host, prefixes): &&(&str, &[&str])| {
-            flag(spec, host) && prefixes.iter().any(|prefix| dotted.starts_with(prefix))
+        let shared = |(host, prefix, names): &&(&str, &str, &[&str])| {
+            flag(spec, host) && (dotted.starts_with(prefix) || names.contains(&dotted.as_str()))
         };
-        if let Some((host, _)) = NAMESPACES.iter().find(shared) {
+        if let Some((host, ..)) = NAMESPACES.iter().find(shared) {
             let detail = format!("may not be specified when '{host}' is true");
             errors.push(Error::invalid(path.child("name"), name, detail));
         }

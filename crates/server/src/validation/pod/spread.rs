@@ -9,7 +9,7 @@ use capstan_api::{
 use super::affinity::label_keys;
 use crate::validation::read::{at, int, is_set, objects, text};
 
-const POSITIVE: &str = "must be greater than 0";
+const POSITIVE: &str = "must be greater than zero";
 
 pub(super) fn validate(spec: &Map, path: &Path<'_>, errors: &mut ErrorList) {
     let path = path.child("topologySpreadConstraints");
