@@ -130,7 +130,12 @@ static KINDS: &[Kind] = &[
     kind(("batch", "Job", true), name_is_dns_subdomain, job::job, &[Meta, Body, MetaUpdate, Change(job::update)]),
     kind(("batch", "CronJob", true), name_is_dns_subdomain, cron::cron_job, &[MetaUpdate, Change(cron::update)]),
     Kind { create: &[Body], ..kind(("policy", "PodDisruptionBudget", true), path_segment, policy::budget, &[Body]) },
-    kind(("autoscaling", "HorizontalPodAutoscaler", true), name_is_dns_subdomain, hpa::autoscaler, &[MetaUpdate, Body]),
+    kind(
+        ("autoscaling", "HorizontalPodAutoscaler", true),
+        name_is_dns_subdomain,
+        hpa::autoscaler,
+        &[MetaUpdate, Change(hpa::update)],
+    ),
     kind(("autoscaling", "Scale", true), name_is_dns_subdomain, status::scale, &[Meta, Body]),
     Kind { create: &[Body], ..kind(("", "Binding", true), path_segment, pod::binding, &[]) },
     Kind { create: &[], ..kind(("policy", "Eviction", true), path_segment, |_, _| {}, &[]) },
