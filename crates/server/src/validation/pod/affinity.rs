@@ -1,5 +1,7 @@
 //! Where a pod may run: near or far from nodes and other pods.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use capstan_api::{
     Map, Value,
     field::{Error, ErrorList, Path},
@@ -153,17 +155,19 @@ pub(super) fn label_keys(term: &Map, path: &Path<'_>, errors: &mut ErrorList) {
         }
     }
     let selector = at(term, "labelSelector");
-    let mut selected: Vec<_> = at(selector, "matchLabels").keys().collect();
+    let mut selected: BTreeSet<_> = at(selector, "matchLabels").keys().collect();
+    let place_of: BTreeMap<_, _> = matching.iter().enumerate().map(|(i, key)| (*key, i)).collect();
     for (_, expression) in objects(selector, "matchExpressions") {
         let key = text(expression, "key");
-        if let Some(i) = matching.iter().rposition(|name| *name == key).filter(|_| selected.contains(&key)) {
+        if let Some(i) = place_of.get(key).copied().filter(|_| selected.contains(key)) {
             let detail = "exists in both matchLabelKeys and labelSelector";
             errors.push(Error::invalid(path.index(i), key, detail));
         }
-        selected.push(key);
+        selected.insert(key);
     }
     let path = path.child("matchLabelKeys");
-    for (i, key) in matching.iter().enumerate().filter(|(_, key)| differing.contains(key)) {
+    let differing: BTreeSet<_> = differing.into_iter().collect();
+    for (i, key) in matching.iter().enumerate().filter(|(_, key)| differing.contains(*key)) {
         let detail = "exists in both matchLabelKeys and mismatchLabelKeys";
         errors.push(Error::invalid(path.index(i), *key, detail));
     }

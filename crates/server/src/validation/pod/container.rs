@@ -21,16 +21,13 @@ const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
 pub(super) struct Pod<'a> {
     pub(super) spec: &'a Map,
     pub(super) volumes: Volumes<'a>,
+    /// The claims of devices that containers can name.
+    pub(super) claims: BTreeSet<&'a str>,
 }
 
 impl Pod<'_> {
     fn host_users(&self) -> bool {
         self.spec.get("hostUsers").and_then(Value::as_bool).unwrap_or(true)
-    }
-
-    /// The claims of devices that containers can name.
-    fn claims(&self) -> BTreeSet<&str> {
-        objects(self.spec, "resourceClaims").map(|(_, claim)| text(claim, "name")).filter(|n| !n.is_empty()).collect()
     }
 }
 
@@ -205,7 +202,7 @@ fn common(container: &Map, pod: &Pod<'_>, path: &Path<'_>, errors: &mut ErrorLis
     one_of(errors, container, "imagePullPolicy", path, &["Always", "IfNotPresent", "Never"]);
     if let Some(wanted) = object(container, "resources") {
         resources::validate(wanted, resources::Of::Container, &path.child("resources"), errors);
-        resources::claims(wanted, &pod.claims(), &path.child("resources"), errors);
+        resources::claims(wanted, &pod.claims, &path.child("resources"), errors);
     }
     resize_policy(container, text(pod.spec, "restartPolicy"), &path.child("resizePolicy"), errors);
     security::of_container(container, pod.host_users(), path, errors);
@@ -273,8 +270,14 @@ fn host_ports<'a>(containers: impl Iterator<Item = (usize, &'a Map)>, path: &Pat
     }
 }
 
+/// What a field says in all objects of a list.
+fn words<'a>(map: &'a Map, list: &str, key: &str) -> BTreeSet<&'a str> {
+    objects(map, list).map(|(_, item)| text(item, key)).collect()
+}
+
 fn mounts(container: &Map, volumes: &Volumes<'_>, path: &Path<'_>, errors: &mut ErrorList) {
     let path = path.child("volumeMounts");
+    let [device_names, device_places] = ["name", "devicePath"].map(|key| words(container, "volumeDevices", key));
     let mut taken = BTreeSet::new();
     for (i, mount) in objects(container, "volumeMounts") {
         let item = path.index(i);
@@ -292,12 +295,10 @@ fn mounts(container: &Map, volumes: &Volumes<'_>, path: &Path<'_>, errors: &mut 
         if !taken.insert(place) {
             errors.push(Error::invalid(item.child("mountPath"), place, "must be unique"));
         }
-        let is_device =
-            |key: &str, value: &str| objects(container, "volumeDevices").any(|(_, device)| text(device, key) == value);
-        if is_device("name", name) {
+        if device_names.contains(name) {
             errors.push(Error::invalid(item.child("name"), name, "must not already exist in volumeDevices"));
         }
-        if is_device("devicePath", place) {
+        if device_places.contains(place) {
             let detail = "must not already exist as a path in volumeDevices";
             errors.push(Error::invalid(item.child("mountPath"), place, detail));
         }
@@ -334,6 +335,7 @@ fn read_only(mount: &Map, path: &Path<'_>, errors: &mut ErrorList) {
 /// Volumes that are given as devices.
 fn devices(container: &Map, volumes: &Volumes<'_>, path: &Path<'_>, errors: &mut ErrorList) {
     let path = path.child("volumeDevices");
+    let [mount_names, mount_places] = ["name", "mountPath"].map(|key| words(container, "volumeMounts", key));
     let (mut names, mut places) = (BTreeSet::new(), BTreeSet::new());
     for (i, device) in objects(container, "volumeDevices") {
         let path = path.index(i);
@@ -369,12 +371,10 @@ fn devices(container: &Map, volumes: &Volumes<'_>, path: &Path<'_>, errors: &mut
         } else {
             places.insert(place);
         }
-        let mounted =
-            |key: &str, value: &str| objects(container, "volumeMounts").any(|(_, mount)| text(mount, key) == value);
-        if mounted("name", name) {
+        if mount_names.contains(name) {
             wrong("name", name, "must not already exist in volumeMounts");
         }
-        if mounted("mountPath", place) {
+        if mount_places.contains(place) {
             wrong("devicePath", place, "must not already exist as a path in volumeMounts");
         }
         if !name.is_empty() {

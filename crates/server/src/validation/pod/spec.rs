@@ -33,7 +33,8 @@ pub(super) fn validate(spec: &Map, metadata: Option<&Map>, path: &Path<'_>, erro
     }
     let volumes = volumes::validate(spec, metadata, path, errors);
     resource_claims(spec, &path.child("resourceClaims"), errors);
-    let pod = Pod { spec, volumes };
+    let claims = objects(spec, "resourceClaims").map(|(_, claim)| text(claim, "name"));
+    let pod = Pod { spec, volumes, claims: claims.filter(|name| !name.is_empty()).collect() };
     container::regular(&pod, path, errors);
     container::init(&pod, path, errors);
     container::ephemeral(&pod, path, errors);

@@ -1,5 +1,7 @@
 //! How pods spread over the parts of a cluster.
 
+use std::collections::BTreeMap;
+
 use capstan_api::{
     Map,
     field::{Error, ErrorList, Path},
@@ -13,6 +15,9 @@ const POSITIVE: &str = "must be greater than zero";
 
 pub(super) fn validate(spec: &Map, path: &Path<'_>, errors: &mut ErrorList) {
     let path = path.child("topologySpreadConstraints");
+    let last_of: BTreeMap<_, _> = objects(spec, "topologySpreadConstraints")
+        .map(|(i, constraint)| ((text(constraint, "topologyKey"), text(constraint, "whenUnsatisfiable")), i))
+        .collect();
     for (i, constraint) in objects(spec, "topologySpreadConstraints") {
         let path = path.index(i);
         let skew = int(constraint, "maxSkew").unwrap_or(0);
@@ -27,9 +32,8 @@ pub(super) fn validate(spec: &Map, path: &Path<'_>, errors: &mut ErrorList) {
         if !actions.contains(&action) {
             errors.push(Error::not_supported(path.child("whenUnsatisfiable"), action, &actions));
         }
-        let same =
-            |(_, other): (usize, &Map)| text(other, "topologyKey") == key && text(other, "whenUnsatisfiable") == action;
-        if objects(spec, "topologySpreadConstraints").skip(i + 1).any(same) {
+        let last = last_of.get(&(key, action)).copied();
+        if last.is_some_and(|last| last > i) {
             let place = path.child("{topologyKey, whenUnsatisfiable}");
             errors.push(Error::duplicate(place, format!("{{{key}, {action}}}")));
         }
