@@ -99,7 +99,7 @@ pub(super) fn annotations(metadata: &Map, spec: &Map, path: &Path<'_>, errors: &
     if annotations.contains_key(DELETION_COST) {
         let cost = text(annotations, DELETION_COST);
         // What would sort wrongly as text is refused too: a plus sign and leading zeros.
-        let plain = cost == "0" || !cost.trim_start_matches('-').starts_with('0') && !cost.starts_with('+');
+        let plain = cost == "0" || cost.starts_with(['-', '1', '2', '3', '4', '5', '6', '7', '8', '9']);
         if !plain || cost.parse::<i32>().is_err() {
             errors.push(Error::invalid(path.key(DELETION_COST), cost, "must be a 32bit integer"));
         }

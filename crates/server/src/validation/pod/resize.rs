@@ -55,13 +55,8 @@ pub(in crate::validation) fn resize(new: &Map, old: &Map, errors: &mut ErrorList
     }
     let init = path.child("initContainers");
     for (i, _) in differs("initContainers").iter().enumerate().filter(|(_, differs)| **differs) {
-        let sidecar = objects(new, "initContainers").nth(i).is_some_and(|(_, c)| text(c, "restartPolicy") == "Always");
-        if sidecar {
-            let detail = "only cpu and memory resources for init or sidecar containers are mutable";
-            errors.push(Error::forbidden(init.index(i), detail));
-        } else {
-            errors.push(Error::forbidden(path, "resources for non-sidecar init containers are immutable"));
-        }
+        let detail = "only cpu and memory resources for init or sidecar containers are mutable";
+        errors.push(Error::forbidden(init.index(i), detail));
     }
     if errors.is_empty() && new_fixed != old_fixed {
         errors.push(Error::forbidden(path, IMMUTABLE));
@@ -87,9 +82,6 @@ fn removed(new: &Map, old: &Map, path: &Path<'_>, errors: &mut ErrorList) {
     for key in ["initContainers", "containers"] {
         let path = path.child(key);
         for ((i, new), (_, old)) in objects(new, key).zip(objects(old, key)) {
-            if key == "initContainers" && text(old, "restartPolicy") != "Always" {
-                continue;
-            }
             let path = path.index(i);
             let path = path.child("resources");
             for what in ["requests", "limits"] {
@@ -102,39 +94,42 @@ fn removed(new: &Map, old: &Map, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// The spec with the cpu and memory of `as_in` in the containers that can be resized.
+/// The spec with the cpu and memory of `as_in`, for the pod and for its containers.
 fn fixed(spec: &Map, as_in: &Map) -> Map {
     let mut spec = spec.clone();
+    keep_amounts(&mut spec, as_in);
     for key in ["containers", "initContainers"] {
         let containers = spec.get_mut(key).and_then(Value::as_array_mut);
-        for (i, container) in containers.into_iter().flat_map(|containers| containers.iter_mut()).enumerate() {
-            let Some(container) = container.as_object_mut() else { continue };
-            if key == "initContainers" && text(container, "restartPolicy") != "Always" {
-                continue;
-            }
-            let old = objects(as_in, key).nth(i).map(|(_, container)| at(container, "resources"));
-            let mut resources = at(container, "resources").clone();
-            for what in ["requests", "limits"] {
-                let mut amounts = at(&resources, what).clone();
-                let before = old.map(|old| at(old, what));
-                amounts.retain(|name, _| !["cpu", "memory"].contains(&name));
-                for name in ["cpu", "memory"] {
-                    if let Some(amount) = before.and_then(|before| before.get(name)) {
-                        amounts.insert(name, amount.clone());
-                    }
-                }
-                resources.remove(what);
-                if !amounts.is_empty() {
-                    resources.insert(what, Value::from(amounts));
-                }
-            }
-            container.remove("resources");
-            if !resources.is_empty() {
-                container.insert("resources", Value::from(resources));
+        let containers = containers.into_iter().flat_map(|containers| containers.iter_mut());
+        for (container, (_, old)) in containers.zip(objects(as_in, key)) {
+            if let Some(container) = container.as_object_mut() {
+                keep_amounts(container, old);
             }
         }
     }
     spec
+}
+
+fn keep_amounts(holder: &mut Map, old: &Map) {
+    let mut resources = at(holder, "resources").clone();
+    for what in ["requests", "limits"] {
+        let mut amounts = at(&resources, what).clone();
+        let before = at(at(old, "resources"), what);
+        amounts.retain(|name, _| !["cpu", "memory"].contains(&name));
+        for name in ["cpu", "memory"] {
+            if let Some(amount) = before.get(name) {
+                amounts.insert(name, amount.clone());
+            }
+        }
+        resources.remove(what);
+        if !amounts.is_empty() {
+            resources.insert(what, Value::from(amounts));
+        }
+    }
+    holder.remove("resources");
+    if !resources.is_empty() {
+        holder.insert("resources", Value::from(resources));
+    }
 }
 
 /// How well a pod is treated when memory gets short.

@@ -1,6 +1,6 @@
 //! The status of a pod, as its node tells it.
 
-use std::net::IpAddr;
+use std::{collections::BTreeSet, net::IpAddr};
 
 use capstan_api::{
     Map, Value,
@@ -111,12 +111,16 @@ fn transitions(now: &Map, before: &Map, key: &str, errors: &mut ErrorList, may_r
 
 fn claim_statuses(status: &Map, spec: &Map, errors: &mut ErrorList) {
     let path = STATUS.child("resourceClaimStatuses");
+    let mut seen = BTreeSet::new();
     for (i, claim) in objects(status, "resourceClaimStatuses") {
         let path = path.index(i);
         let name = text(claim, "name");
         if !objects(spec, "resourceClaims").any(|(_, claim)| text(claim, "name") == name) {
             let detail = "must match the name of an entry in `spec.resourceClaims`";
             errors.push(Error::invalid(path.child("name"), name, detail));
+        }
+        if !seen.insert(name) {
+            errors.push(Error::duplicate(path.child("name"), name));
         }
         let claim = text(claim, "resourceClaimName");
         if !claim.is_empty() {
