@@ -349,7 +349,11 @@ pub(crate) async fn change(call: &mut Call<'_>, change: Change<'_>) -> Result<Wr
         let now = call.now();
         registry::prepare_for_update(stored.strategy, subresource, &mut new, &old, now);
         metadata_mut(&mut new).insert("resourceVersion", old_revision.to_string());
-        let mut errors = validation::validate_update(&resource.gvk, &new, &old);
+        let mut errors = if subresource.is_empty() {
+            validation::validate_update(&resource.gvk, &new, &old)
+        } else {
+            validation::validate_subresource_update(&resource.gvk, subresource, &new, &old)
+        };
         if is_service(&stored) && subresource.is_empty() {
             errors.extend(validate_allocated(&new, Some(&old)));
             errors.extend(validate_allocated_update(&new, &old));
@@ -357,9 +361,10 @@ pub(crate) async fn change(call: &mut Call<'_>, change: Change<'_>) -> Result<Wr
         if !errors.is_empty() {
             return Err(Status::invalid(&resource.gvk.group_kind(), name, &errors));
         }
-        if subresource.is_empty() {
-            call.warnings.extend(warnings::warnings_on_update(&resource.gvk, &new, &old));
-        }
+        call.warnings.extend(match subresource {
+            "" => warnings::warnings_on_update(&resource.gvk, &new, &old),
+            _ => warnings::warnings_on_status_update(&resource.gvk, &new, &old),
+        });
         call.validate(Admitted::update(name, &mut new, &old, dry_run))?;
         effects.count(call, Admitted::update(name, &mut new, &old, dry_run))?;
         let gone = is_finished(&new, &old);

@@ -48,7 +48,7 @@ fn selector_and_template(spec: &Map, errors: &mut ErrorList) {
     }
 }
 
-fn mismatch(spec: &Map, errors: &mut ErrorList) {
+pub(super) fn mismatch(spec: &Map, errors: &mut ErrorList) {
     let labels = at(at(spec, "template"), "metadata").get("labels").cloned().unwrap_or_default();
     let path = SPEC.child("template");
     let path = path.child("metadata");
@@ -56,7 +56,7 @@ fn mismatch(spec: &Map, errors: &mut ErrorList) {
 }
 
 /// A template of pods that run until they are told to stop.
-fn template(spec: &Map, kind: &str, errors: &mut ErrorList) {
+pub(super) fn template(spec: &Map, kind: &str, errors: &mut ErrorList) {
     let path = SPEC.child("template");
     pod::template(at(spec, "template"), &path, errors);
     let pod = at(at(spec, "template"), "spec");
@@ -131,7 +131,7 @@ fn unknown_strategy(ty: &str, rolling: Option<&Map>, known: [&str; 2], path: &Pa
     errors.push(Error { bad_value: None, detail, ..error });
 }
 
-fn count_or_percent(map: &Map, key: &str, path: &Path<'_>, errors: &mut ErrorList) {
+pub(super) fn count_or_percent(map: &Map, key: &str, path: &Path<'_>, errors: &mut ErrorList) {
     match map.get(key) {
         Some(Value::String(text)) => {
             let messages = is_valid_percent(text);
@@ -145,7 +145,7 @@ fn count_or_percent(map: &Map, key: &str, path: &Path<'_>, errors: &mut ErrorLis
 }
 
 /// The number, whether it is a count or a percentage; what is neither counts as nothing.
-fn amount(map: &Map, key: &str) -> i64 {
+pub(super) fn amount(map: &Map, key: &str) -> i64 {
     match map.get(key) {
         Some(Value::String(_)) => percent(map, key).unwrap_or(0),
         value => value.and_then(Value::as_i64).unwrap_or(0),
@@ -157,7 +157,7 @@ fn percent(map: &Map, key: &str) -> Option<i64> {
     is_valid_percent(text).is_empty().then(|| text.trim_end_matches('%').parse().ok())?
 }
 
-fn at_most_all(map: &Map, key: &str, path: &Path<'_>, errors: &mut ErrorList) {
+pub(super) fn at_most_all(map: &Map, key: &str, path: &Path<'_>, errors: &mut ErrorList) {
     if percent(map, key).is_some_and(|percent| percent > 100) {
         errors.push(Error::invalid(path.child(key), text(map, key), "must not be greater than 100%"));
     }

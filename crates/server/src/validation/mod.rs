@@ -4,17 +4,24 @@
 //! decoding has refused them before. Maps are gone through in the order of their keys, where upstream has no order.
 
 mod address;
+mod admission_policy;
 mod apps;
 mod claim;
+mod classes;
 mod config;
 mod crd;
+mod cron;
 mod csr;
 mod device;
 mod diff;
 mod endpoints;
 mod event;
 mod flow;
+mod hpa;
 mod ingress;
+mod job;
+mod job_status;
+mod lease;
 mod limits;
 mod network;
 mod node;
@@ -24,16 +31,20 @@ mod rbac;
 pub(crate) mod read;
 mod review;
 mod rules;
+mod schedule;
 mod service;
 mod service_ips;
 mod shape;
+mod show;
+mod status;
 mod storage;
 mod subresource;
 mod volume;
 mod webhook;
+mod workloads;
 
 use capstan_api::{
-    GroupVersionKind, Map,
+    GroupResource, GroupVersionKind, Map, builtin,
     field::{ErrorList, Path},
     validation::{
         Messages, is_path_segment_name, is_path_segment_prefix, name_is_dns_label, name_is_dns_subdomain,
@@ -41,7 +52,7 @@ use capstan_api::{
     },
 };
 
-pub use subresource::validate_subresource_update;
+use crate::registry::{Strategy, names::NameRule};
 
 /// A part of what is looked at when an object is updated.
 enum Step {
@@ -49,12 +60,16 @@ enum Step {
     MetaUpdate,
     /// The metadata, as for a new object.
     Meta,
+    /// As `MetaUpdate`, for kinds that take finalizers of any name.
+    PlainMetaUpdate,
+    /// As `Meta`, for kinds that take finalizers of any name.
+    PlainMeta,
     /// The rest, as for a new object.
     Body,
     /// What must not change in the rest.
     Change(fn(new: &Map, old: &Map, errors: &mut ErrorList)),
 }
-use Step::{Body, Change, Meta, MetaUpdate};
+use Step::{Body, Change, Meta, MetaUpdate, PlainMeta, PlainMetaUpdate};
 
 /// How a kind is validated.
 struct Kind {
@@ -63,6 +78,7 @@ struct Kind {
     namespaced: bool,
     name: fn(&str, bool) -> Messages,
     body: fn(&Map, &mut ErrorList),
+    create: &'static [Step],
     update: &'static [Step],
 }
 
@@ -72,7 +88,7 @@ const fn kind(
     body: fn(&Map, &mut ErrorList),
     update: &'static [Step],
 ) -> Kind {
-    Kind { group, kind, namespaced, name, body, update }
+    Kind { group, kind, namespaced, name, body, create: &[Meta, Body], update }
 }
 
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -117,6 +133,56 @@ static KINDS: &[Kind] = &[
         apps::daemon_set,
         &[MetaUpdate, Change(apps::immutable_selector), Body],
     ),
+    kind(
+        ("apps", "StatefulSet", true),
+        name_is_dns_label,
+        workloads::stateful_set,
+        &[MetaUpdate, Change(workloads::stateful_set_update)],
+    ),
+    kind(
+        ("apps", "ControllerRevision", true),
+        name_is_dns_subdomain,
+        workloads::controller_revision,
+        &[MetaUpdate, Meta, Change(workloads::controller_revision_update)],
+    ),
+    kind(
+        ("", "ReplicationController", true),
+        name_is_dns_subdomain,
+        workloads::replication_controller,
+        &[MetaUpdate, Body],
+    ),
+    kind(("", "PodTemplate", true), name_is_dns_subdomain, workloads::pod_template, &[MetaUpdate, Body]),
+    kind(("batch", "Job", true), name_is_dns_subdomain, job::job, &[Meta, Body, MetaUpdate, Change(job::update)]),
+    kind(("batch", "CronJob", true), name_is_dns_subdomain, cron::cron_job, &[MetaUpdate, Change(cron::update)]),
+    Kind { create: &[Body], ..kind(("policy", "PodDisruptionBudget", true), path_segment, policy::budget, &[Body]) },
+    kind(
+        ("autoscaling", "HorizontalPodAutoscaler", true),
+        name_is_dns_subdomain,
+        hpa::autoscaler,
+        &[MetaUpdate, Change(hpa::update)],
+    ),
+    kind(("autoscaling", "Scale", true), name_is_dns_subdomain, status::scale, &[Meta, Body]),
+    Kind { create: &[Body], ..kind(("", "Binding", true), path_segment, pod::binding, &[]) },
+    Kind { create: &[], ..kind(("policy", "Eviction", true), path_segment, |_, _| {}, &[]) },
+    Kind {
+        create: &[PlainMeta, Body],
+        ..kind(("coordination.k8s.io", "Lease", true), name_is_dns_subdomain, lease::lease, &[PlainMetaUpdate, Body])
+    },
+    kind(
+        ("scheduling.k8s.io", "PriorityClass", false),
+        name_is_dns_subdomain,
+        classes::priority_class,
+        &[MetaUpdate, Change(classes::priority_class_update)],
+    ),
+    Kind {
+        create: &[PlainMeta, Body],
+        ..kind(
+            ("node.k8s.io", "RuntimeClass", false),
+            name_is_dns_subdomain,
+            classes::runtime_class,
+            &[PlainMeta, Body, PlainMetaUpdate, Change(classes::runtime_class_update)],
+        )
+    },
     kind((RBAC, "Role", true), path_segment, rbac::role, &[Meta, Body, MetaUpdate]),
     kind((RBAC, "ClusterRole", false), path_segment, rbac::cluster_role, &[Meta, Body, MetaUpdate]),
     kind(
@@ -256,18 +322,28 @@ static KINDS: &[Kind] = &[
         webhook::configuration,
         &[Meta, Change(webhook::configuration_update)],
     ),
-    kind((ADMISSION, "ValidatingAdmissionPolicy", false), name_is_dns_subdomain, policy::validating, &[Meta, Body]),
+    kind(
+        (ADMISSION, "ValidatingAdmissionPolicy", false),
+        name_is_dns_subdomain,
+        admission_policy::validating,
+        &[Meta, Body],
+    ),
     kind(
         (ADMISSION, "ValidatingAdmissionPolicyBinding", false),
         name_is_dns_subdomain,
-        policy::validating_binding,
+        admission_policy::validating_binding,
         &[Meta, Body],
     ),
-    kind((ADMISSION, "MutatingAdmissionPolicy", false), name_is_dns_subdomain, policy::mutating, &[Meta, Body]),
+    kind(
+        (ADMISSION, "MutatingAdmissionPolicy", false),
+        name_is_dns_subdomain,
+        admission_policy::mutating,
+        &[Meta, Body],
+    ),
     kind(
         (ADMISSION, "MutatingAdmissionPolicyBinding", false),
         name_is_dns_subdomain,
-        policy::mutating_binding,
+        admission_policy::mutating_binding,
         &[Meta, Body],
     ),
     kind(("flowcontrol.apiserver.k8s.io", "FlowSchema", false), name_is_dns_subdomain, flow::schema, &[Meta, Body]),
@@ -298,6 +374,22 @@ static KINDS: &[Kind] = &[
     ),
 ];
 
+/// What is looked at when a part of an object is updated that is served on its own.
+static SUBRESOURCES: &[(&str, &str, &str, &[Step])] = &[
+    ("", "Pod", "status", &[MetaUpdate, Change(pod::status)]),
+    ("", "Pod", "ephemeralcontainers", &[MetaUpdate, Meta, Change(pod::ephemeral_containers)]),
+    ("", "Pod", "resize", &[MetaUpdate, Meta, Change(pod::resize)]),
+    ("", "ReplicationController", "status", &[MetaUpdate, Change(status::replica_set)]),
+    ("apps", "Deployment", "status", &[MetaUpdate, Change(status::deployment)]),
+    ("apps", "ReplicaSet", "status", &[MetaUpdate, Change(status::replica_set)]),
+    ("apps", "StatefulSet", "status", &[Change(status::stateful_set), MetaUpdate]),
+    ("apps", "DaemonSet", "status", &[MetaUpdate, Change(status::daemon_set)]),
+    ("batch", "Job", "status", &[MetaUpdate, Change(job_status::update)]),
+    ("batch", "CronJob", "status", &[]),
+    ("policy", "PodDisruptionBudget", "status", &[Change(status::budget)]),
+    ("autoscaling", "HorizontalPodAutoscaler", "status", &[MetaUpdate, Change(status::autoscaler)]),
+];
+
 fn path_segment(name: &str, prefix: bool) -> Messages {
     if prefix { is_path_segment_prefix(name) } else { is_path_segment_name(name) }
 }
@@ -306,7 +398,17 @@ fn find(gvk: &GroupVersionKind) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| gvk.group.as_str() == kind.group && gvk.kind.as_str() == kind.kind)
 }
 
-/// What is wrong with an object that is to be created. Kinds that have no rules here have nothing wrong.
+/// What a stored built-in kind without rules of its own demands of its metadata: where it lives and what its names are.
+fn stored(gvk: &GroupVersionKind) -> Option<(bool, NameRule)> {
+    let kind = builtin::kind(gvk)?;
+    let resource = GroupResource { group: gvk.group.clone(), resource: kind.resource.clone() };
+    Some((kind.namespaced, Strategy::of(&resource)?.name))
+}
+
+/// What is wrong with an object that is to be created.
+///
+/// Every stored built-in kind has at least its metadata looked at. What is not stored and has no rules here has nothing
+/// wrong; custom resources are looked at by [`validate_custom_create`].
 #[must_use]
 pub fn validate_create(gvk: &GroupVersionKind, object: &Map) -> ErrorList {
     if let Some(errors) = review::validate(gvk, object) {
@@ -314,23 +416,76 @@ pub fn validate_create(gvk: &GroupVersionKind, object: &Map) -> ErrorList {
     }
     let mut errors = ErrorList::new();
     if let Some(kind) = find(gvk) {
-        run(kind, &[Meta, Body], object, read::empty(), &mut errors);
+        run(kind, kind.create, object, read::empty(), &mut errors);
+    } else if let Some((namespaced, rule)) = stored(gvk) {
+        return validate_metadata(object, namespaced, rule);
+    }
+    // What holds for all kinds is only told if nothing else is wrong.
+    if let Some((namespaced, _)) = stored(gvk).filter(|_| errors.is_empty()) {
+        errors = validate_metadata(object, namespaced, NameRule::PathSegment);
     }
     errors
 }
 
-/// What is wrong with an object that is to replace `old`. Kinds that have no rules here have nothing wrong.
+/// What is wrong with a custom resource that is to be created, but for what its schema says.
+#[must_use]
+pub fn validate_custom_create(namespaced: bool, object: &Map) -> ErrorList {
+    validate_metadata(object, namespaced, NameRule::DnsSubdomain)
+}
+
+/// What is wrong with a custom resource that is to replace `old`, but for what its schema says.
+#[must_use]
+pub fn validate_custom_update(namespaced: bool, new: &Map, old: &Map) -> ErrorList {
+    let mut errors = validate_any_update(new, old, namespaced);
+    let path = Path::new("metadata");
+    errors.extend(validate_object_meta_update(read::at(new, "metadata"), read::at(old, "metadata"), &path));
+    errors
+}
+
+fn validate_metadata(object: &Map, namespaced: bool, rule: NameRule) -> ErrorList {
+    let path = Path::new("metadata");
+    validate_object_meta(read::at(object, "metadata"), namespaced, |name, prefix| rule.check(name, prefix), &path)
+}
+
+/// What holds for all kinds when they are updated.
+fn validate_any_update(new: &Map, old: &Map, namespaced: bool) -> ErrorList {
+    let mut errors = validate_metadata(new, namespaced, NameRule::PathSegment);
+    let path = Path::new("metadata");
+    errors.extend(validate_object_meta_update(read::at(new, "metadata"), read::at(old, "metadata"), &path));
+    errors
+}
+
+/// What is wrong with an object that is to replace `old`. For kinds without rules of their own see
+/// [`validate_create`].
 #[must_use]
 pub fn validate_update(gvk: &GroupVersionKind, new: &Map, old: &Map) -> ErrorList {
-    let mut errors = ErrorList::new();
-    if let Some(kind) = find(gvk) {
-        // What holds for all kinds is told first, and then often again.
-        let (path, metadata) = (Path::new("metadata"), read::at(new, "metadata"));
-        errors.extend(validate_object_meta(metadata, kind.namespaced, path_segment, &path));
-        errors.extend(validate_object_meta_update(metadata, read::at(old, "metadata"), &path));
-        run(kind, kind.update, new, old, &mut errors);
-    }
+    let Some(kind) = find(gvk) else {
+        let generic = stored(gvk).map(|(namespaced, _)| validate_custom_update(namespaced, new, old));
+        return generic.unwrap_or_default();
+    };
+    // What holds for all kinds is told first, and then often again.
+    let mut errors = validate_any_update(new, old, kind.namespaced);
+    run(kind, kind.update, new, old, &mut errors);
     errors
+}
+
+/// What is wrong with an object whose `subresource` (`status`, `resize` …) is to be updated, where it is the whole object
+/// that is written there. A subresource without rules of its own has its metadata looked at.
+///
+/// What is written as another kind, such as `Scale`, `Binding` or `Eviction`, goes to [`validate_create`] as that kind.
+#[must_use]
+pub fn validate_subresource_update(gvk: &GroupVersionKind, subresource: &str, new: &Map, old: &Map) -> ErrorList {
+    let mut rows = SUBRESOURCES.iter().filter(|row| (row.0, row.1) == (gvk.group.as_str(), gvk.kind.as_str()));
+    match (find(gvk), rows.find(|row| row.2 == subresource)) {
+        (Some(kind), Some((_, _, _, steps))) => {
+            let mut errors = validate_any_update(new, old, kind.namespaced);
+            run(kind, steps, new, old, &mut errors);
+            errors
+        }
+        (Some(kind), None) => subresource::validate(gvk, subresource, new, old)
+            .unwrap_or_else(|| validate_custom_update(kind.namespaced, new, old)),
+        (None, _) => validate_update(gvk, new, old),
+    }
 }
 
 fn run(kind: &Kind, steps: &[Step], new: &Map, old: &Map, errors: &mut ErrorList) {
@@ -338,16 +493,15 @@ fn run(kind: &Kind, steps: &[Step], new: &Map, old: &Map, errors: &mut ErrorList
     let metadata = read::at(new, "metadata");
     for step in steps {
         match step {
-            MetaUpdate => {
+            MetaUpdate | PlainMetaUpdate => {
                 errors.extend(validate_object_meta_update(metadata, read::at(old, "metadata"), &path));
-                config::finalizers(metadata, &path.child("finalizers"), errors);
             }
-            Meta => {
-                errors.extend(validate_object_meta(metadata, kind.namespaced, kind.name, &path));
-                config::finalizers(metadata, &path.child("finalizers"), errors);
-            }
+            Meta | PlainMeta => errors.extend(validate_object_meta(metadata, kind.namespaced, kind.name, &path)),
             Body => (kind.body)(new, errors),
             Change(rules) => rules(new, old, errors),
+        }
+        if matches!(step, Meta | MetaUpdate) {
+            config::finalizers(metadata, &path.child("finalizers"), errors);
         }
     }
 }

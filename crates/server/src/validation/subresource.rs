@@ -26,12 +26,12 @@ static RULES: &[Rule] = &[
     (("storage.k8s.io", "VolumeAttachment"), "status", storage::attachment_update),
 ];
 
-/// What is wrong with an object that is written through a subresource. Where there are no rules, nothing but the
-/// metadata is looked at.
-#[must_use]
-pub fn validate_subresource_update(gvk: &GroupVersionKind, subresource: &str, new: &Map, old: &Map) -> ErrorList {
+/// What is wrong with an object that is written through a subresource, if it has rules here.
+pub(super) fn validate(gvk: &GroupVersionKind, subresource: &str, new: &Map, old: &Map) -> Option<ErrorList> {
+    let is_it = |rule: &&Rule| (gvk.group.as_str(), gvk.kind.as_str()) == rule.0 && rule.1 == subresource;
+    let (_, _, rules) = RULES.iter().find(is_it)?;
+    let kind = find(gvk)?;
     let mut errors = ErrorList::new();
-    let Some(kind) = find(gvk) else { return errors };
     let (path, metadata) = (Path::new("metadata"), read::at(new, "metadata"));
     errors.extend(validate_object_meta(metadata, kind.namespaced, path_segment, &path));
     // What holds for all kinds is told first, and then again.
@@ -39,9 +39,6 @@ pub fn validate_subresource_update(gvk: &GroupVersionKind, subresource: &str, ne
         errors.extend(validate_object_meta_update(metadata, read::at(old, "metadata"), &path));
     }
     config::finalizers(metadata, &path.child("finalizers"), &mut errors);
-    let is_it = |rule: &&Rule| (gvk.group.as_str(), gvk.kind.as_str()) == rule.0 && rule.1 == subresource;
-    if let Some((_, _, rules)) = RULES.iter().find(is_it) {
-        rules(new, old, &mut errors);
-    }
-    errors
+    rules(new, old, &mut errors);
+    Some(errors)
 }

@@ -1,12 +1,16 @@
 //! Wrong objects with what upstream's server says about them.
 
-use capstan_api::{GroupVersionKind, Map, Value, json};
+use capstan_api::{GroupResource, GroupVersionKind, Map, Value, builtin, field::ErrorList, json};
 
-use super::{read, validate_create, validate_subresource_update, validate_update};
+use super::{
+    read, validate_create, validate_custom_create, validate_custom_update, validate_subresource_update, validate_update,
+};
+use crate::registry::Strategy;
 
-/// A line is `[object, [[field, message], …]]`, `[object, causes, old object]` for an update, or `[object, causes, old
-/// object, subresource]`.
-const CASES: &str = concat!(include_str!("cases.jsonl"), include_str!("cases_others.jsonl"));
+/// A line is `[object, [[field, message], …]]`, `[object, causes, old object]` for an update, or
+/// `[object, causes, old object, subresource]` for an update of a part.
+const CASES: &[&str] =
+    &[include_str!("cases.jsonl"), include_str!("cases_workloads.jsonl"), include_str!("cases_others.jsonl")];
 
 /// What stands for what is often in a line, in this order.
 const SHORT: &[(&str, &str)] = &[
@@ -62,8 +66,87 @@ fn check(line: &str) -> Result<(), String> {
 
 #[test]
 fn as_upstream() {
-    let wrong: Vec<_> = CASES.lines().filter_map(|line| check(line).err()).collect();
-    assert!(wrong.is_empty() && !CASES.is_empty(), "{} wrong\n{}", wrong.len(), wrong.join("\n"));
+    let lines = || CASES.iter().flat_map(|cases| cases.lines());
+    let wrong: Vec<_> = lines().filter_map(|line| check(line).err()).collect();
+    assert!(wrong.is_empty() && lines().count() > 700, "{} wrong\n{}", wrong.len(), wrong.join("\n"));
+}
+
+fn parsed(text: &str) -> Map {
+    json::parse(text.as_bytes()).unwrap().as_object().unwrap().clone()
+}
+
+/// Whatever is stored has its labels looked at, and its name does not change.
+#[test]
+fn metadata_of_all_stored_kinds() {
+    let mut looked_at = 0;
+    for kind in builtin::kinds() {
+        let resource = GroupResource { group: kind.group_version.group.clone(), resource: kind.resource.clone() };
+        if Strategy::of(&resource).is_none() {
+            continue;
+        }
+        let namespace = if kind.namespaced { r#","namespace":"default""# } else { "" };
+        let text = |name: &str, labels: &str| {
+            let metadata = format!(r#"{{"name":"{name}","resourceVersion":"1","labels":{{{labels}}}{namespace}}}"#);
+            parsed(&format!(r#"{{"metadata":{metadata},"spec":{{"minAvailable":1}}}}"#))
+        };
+        let (right, wrong, renamed) = (text("x", ""), text("x", r#""a b":"""#), text("y", ""));
+        let has = |errors: ErrorList, field: &str| errors.iter().any(|error| error.field == field);
+        assert!(has(validate_create(&kind.gvk(), &wrong), "metadata.labels"), "{}", kind.kind);
+        assert!(has(validate_update(&kind.gvk(), &wrong, &right), "metadata.labels"), "{}", kind.kind);
+        assert!(has(validate_update(&kind.gvk(), &renamed, &right), "metadata.name"), "{}", kind.kind);
+        let status = validate_subresource_update(&kind.gvk(), "status", &renamed, &right);
+        assert!(has(status, "metadata.name"), "{}", kind.kind);
+        looked_at += 1;
+    }
+    assert!(looked_at > 50);
+}
+
+#[test]
+fn custom_resources() {
+    let right = parsed(r#"{"metadata":{"name":"x","resourceVersion":"1"}}"#);
+    let wrong = parsed(r#"{"metadata":{"name":"A_b","namespace":"n"}}"#);
+    let fields = |errors: ErrorList| errors.into_iter().map(|error| error.field).collect::<Vec<_>>();
+    assert!(validate_custom_create(false, &right).is_empty());
+    assert!(validate_custom_update(false, &right, &right).is_empty());
+    assert_eq!(fields(validate_custom_create(false, &wrong)), ["metadata.name", "metadata.namespace"]);
+    assert_eq!(fields(validate_custom_create(true, &right)), ["metadata.namespace"]);
+}
+
+/// What a job gets from the server when it says no selector: right, and with another's labels.
+#[test]
+fn generated_selectors() {
+    let job = |labels: &str, selected: &str| {
+        let pod = concat!(
+            r#"{"containers":[{"name":"c","image":"i","imagePullPolicy":"Always","terminationMessagePolicy":"File"}],"#,
+            r#""dnsPolicy":"ClusterFirst","restartPolicy":"Never","terminationGracePeriodSeconds":30}"#,
+        );
+        let template = format!(r#"{{"metadata":{{"labels":{{{labels}}}}},"spec":{pod}}}"#);
+        let spec = format!(r#"{{"selector":{{"matchLabels":{{{selected}}}}},"template":{template}}}"#);
+        parsed(&format!(r#"{{"metadata":{{"name":"x","namespace":"d","uid":"u"}},"spec":{spec}}}"#))
+    };
+    let gvk = GroupVersionKind::from_api_version_and_kind("batch/v1", "Job");
+    let fields = |job: &Map| validate_create(&gvk, job).into_iter().map(|error| error.field).collect::<Vec<_>>();
+    let labels = concat!(
+        r#""controller-uid":"u","job-name":"x","#,
+        r#""batch.kubernetes.io/controller-uid":"u","batch.kubernetes.io/job-name":"x""#,
+    );
+    let selected = r#""batch.kubernetes.io/controller-uid":"u""#;
+    assert!(fields(&job(labels, selected)).is_empty());
+    let other = labels.replace(r#""job-name":"x","#, r#""job-name":"y","#);
+    let path = "spec.template.metadata.labels";
+    assert_eq!(fields(&job(&other, selected)), [format!("{path}[job-name]")]);
+    assert_eq!(fields(&job(labels, r#""a":"b""#)), ["spec.selector", path]);
+    assert_eq!(fields(&job("", selected)).len(), 5);
+}
+
+#[test]
+fn bindings() {
+    let gvk = GroupVersionKind::from_api_version_and_kind("v1", "Binding");
+    let errors = validate_create(&gvk, &parsed(r#"{"target":{"kind":"X"}}"#));
+    let shown: Vec<_> = errors.iter().map(ToString::to_string).collect();
+    let kind = r#"target.kind: Unsupported value: "X": supported values: "Node", "<empty>""#;
+    assert_eq!(shown, [kind, "target.name: Required value"]);
+    assert!(validate_create(&gvk, &parsed(r#"{"target":{"kind":"Node","name":"n"}}"#)).is_empty());
 }
 
 /// Objects with fields of every wrong type come with errors, never with a panic.

@@ -32,8 +32,9 @@ pub(super) fn probe(probe: &Map, readiness: bool, path: &Path<'_>, errors: &mut 
     }
 }
 
-/// Hooks; `grace` is how long the pod may take to end.
-pub(super) fn lifecycle(lifecycle: &Map, grace: Option<i64>, path: &Path<'_>, errors: &mut ErrorList) {
+/// Hooks of a container in the pod of `spec`.
+pub(super) fn lifecycle(lifecycle: &Map, spec: &Map, path: &Path<'_>, errors: &mut ErrorList) {
+    let grace = int(spec, "terminationGracePeriodSeconds");
     for key in ["postStart", "preStop"] {
         if let Some(hook) = object(lifecycle, key) {
             handler(hook, &["exec", "httpGet", "tcpSocket", "sleep"], grace, &path.child(key), errors);

@@ -3,10 +3,11 @@
 use capstan_api::{
     Map, Value,
     field::{Error, ErrorList, Path},
+    go,
     validation::is_in_range,
 };
 
-use super::{body, padded_image, spec};
+use super::{MIRROR, affinity, body, padded_image, spec};
 use crate::validation::{
     read::{at, int, list, objects, strings, text},
     rules::invalid,
@@ -47,9 +48,37 @@ pub(in crate::validation) fn update(new: &Map, old: &Map, errors: &mut ErrorList
         let selector = new.get("nodeSelector").cloned().unwrap_or_default();
         errors.push(Error::invalid(path.child("nodeSelector"), selector, detail));
     }
+    if gated {
+        let [new, old] = [new, old].map(|spec| at(at(spec, "affinity"), "nodeAffinity"));
+        if new != old {
+            let path = path.child("affinity");
+            affinity::narrowed(new, old, &path.child("nodeAffinity"), errors);
+        }
+    }
     if fixed(new, gated) != fixed(old, gated) && !only_grace(new, old, gated) {
         let detail = format!("pod updates may not change fields other than {MAY_CHANGE}");
         errors.push(Error::forbidden(path, detail));
+    }
+}
+
+/// Containers to look at the pod with come and do not go. Upstream adds a dump of Go structs here too.
+pub(in crate::validation) fn ephemeral_containers(new: &Map, old: &Map, errors: &mut ErrorList) {
+    body(new, errors);
+    if at(at(old, "metadata"), "annotations").contains_key(MIRROR) {
+        *errors = vec![Error::forbidden(Path::ROOT, "static pods do not support ephemeral containers")];
+        return;
+    }
+    let (new, old) = (at(new, "spec"), at(old, "spec"));
+    for (_, before) in objects(old, "ephemeralContainers") {
+        let name = text(before, "name");
+        let now = objects(new, "ephemeralContainers").find(|(_, container)| text(container, "name") == name);
+        let what = match now {
+            None => "removed",
+            Some((_, now)) if now != before => "changed",
+            Some(_) => continue,
+        };
+        let detail = format!("existing ephemeral containers {} may not be {what}\n", go::quote(name));
+        errors.push(Error::forbidden("spec.ephemeralContainers", detail));
     }
 }
 
@@ -105,6 +134,12 @@ fn fixed(spec: &Map, gated: bool) -> Map {
     let mut spec = without(spec, &["activeDeadlineSeconds", "tolerations", "schedulingGates"]);
     if gated {
         spec.retain(|key, _| key != "nodeSelector");
+        if let Some(affinity) = spec.get_mut("affinity").and_then(Value::as_object_mut) {
+            affinity.remove("nodeAffinity");
+            if affinity.is_empty() {
+                spec.remove("affinity");
+            }
+        }
     }
     for key in ["containers", "initContainers"] {
         let containers = spec.get_mut(key).and_then(Value::as_array_mut);
