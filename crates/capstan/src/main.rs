@@ -3,6 +3,7 @@
 
 mod manifests;
 mod resources;
+mod server;
 mod up;
 
 use std::process::ExitCode;
@@ -16,7 +17,8 @@ Kubernetes as a programmable system.
 
 usage: capstan <command>
 
-  up [--data-dir DIR]          open the store that the cluster lives in (the API server is not there yet)
+  up [--data-dir DIR]          start a cluster on this machine: for now its API server
+  server --data-dir DIR …      serve the API; `capstan help server` lists the flags
   validate -f FILE…            check manifests against the built-in kinds of v1.36; `-` reads standard input
   default -f FILE…             print manifests as the server would store them
   api-resources                list the built-in kinds
@@ -30,7 +32,12 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match arguments.as_slice() {
+        ["help", "server" | "up"] | ["server" | "up", "--help" | "-h"] => {
+            print!("flags of capstan server and capstan up:\n\n{}", server::HELP);
+            Ok(())
+        }
         ["up", rest @ ..] => up::run(rest),
+        ["server", rest @ ..] => server::run(rest),
         ["validate", rest @ ..] => manifests::validate(rest),
         ["default", rest @ ..] => manifests::default(rest),
         ["api-resources"] => resources::print(),

@@ -1,36 +1,29 @@
-//! `capstan up`: what there is of a cluster so far, which is its store.
+//! `capstan up`: a cluster in one command, as far as there is one: its API server.
 
-use std::{env, path::PathBuf};
+use crate::server::{self, Flags};
 
-use capstan_storage::{At, Options, Store, embedded::Embedded};
-
-/// Opens the store and says how it is.
+/// Starts the server on this machine alone, says what to type next, and runs until it is told to end.
 pub(crate) fn run(arguments: &[&str]) -> Result<(), String> {
-    let dir = match arguments {
-        [] => data_dir()?,
-        ["--data-dir", dir] => PathBuf::from(dir),
-        ["--data-dir"] => return Err("--data-dir needs a directory".to_owned()),
-        [unknown, ..] => return Err(format!("unknown flag {unknown:?}; `capstan help` lists them")),
+    let flags = Flags { bind_address: [127, 0, 0, 1].into(), ..Flags::default() };
+    let mut flags = flags.parse(arguments)?;
+    let directory = match &flags.data_dir {
+        Some(directory) => directory.clone(),
+        None => server::data_dir()?,
     };
-    let new = !dir.exists();
-    let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|error| error.to_string())?;
-    let hash = runtime.block_on(async {
-        let store = Embedded::open(&dir, Options::default()).map_err(|fault| fault.to_string())?;
-        store.hash(At::Present).await.map_err(|error| error.to_string())
-    })?;
-    let age = if new { " (new)" } else { "" };
-    println!("  store        embedded, {}{age}: {} keys at revision {}", dir.display(), hash.keys, hash.revision);
-    println!("  api server   not part of this version yet");
-    println!();
-    println!("  capstan validate -f FILE     check manifests against the built-in kinds of {}", crate::KUBERNETES);
-    println!("  capstan api-resources        list them");
-    Ok(())
-}
-
-fn data_dir() -> Result<PathBuf, String> {
-    let base = env::var_os("XDG_DATA_HOME")
-        .map(PathBuf::from)
-        .or_else(|| env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share")));
-    base.map(|base| base.join("capstan"))
-        .ok_or_else(|| "neither XDG_DATA_HOME nor HOME is set: name a directory with --data-dir".to_owned())
+    flags.data_dir = Some(directory.clone());
+    let kubeconfig = flags.write_kubeconfig.clone().unwrap_or_else(|| directory.join("kubeconfig"));
+    // Nobody creates the accounts that this plugin asks for until there are controllers.
+    flags.disable_admission.push("ServiceAccount".to_owned());
+    server::block_on(async {
+        let running = server::start(&flags).await?;
+        server::write_kubeconfig(&kubeconfig, &running.kubeconfig)?;
+        println!("  api server   {}, Kubernetes {}", running.url, crate::KUBERNETES);
+        println!("  store        {}", running.store);
+        println!("  kubeconfig   {}", kubeconfig.display());
+        println!("  not yet      controllers, scheduler, nodes: pods stay Pending");
+        println!();
+        println!("  export KUBECONFIG={}", kubeconfig.display());
+        println!("  kubectl get namespaces");
+        running.until_told().await
+    })
 }

@@ -41,4 +41,4 @@ pub mod validation;
 pub mod warnings;
 
 pub use road::InProcessUser;
-pub use server::{Config, Server, StartError};
+pub use server::{AuthorizationMode, Config, Server, StartError};

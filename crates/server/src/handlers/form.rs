@@ -44,13 +44,6 @@ pub(crate) struct Wishes<'a> {
 }
 
 impl Form {
-    /// Compact JSON.
-    pub(crate) const JSON: Form = Form {
-        negotiated: Negotiated { media_type: MediaType::Json, transform: None, pretty: false },
-        pretty: false,
-        include: IncludeObject::Metadata,
-    };
-
     /// Agrees on the form of objects.
     ///
     /// # Errors
