@@ -114,6 +114,8 @@ pub(crate) struct Inner {
     pub(crate) token_issuer: Option<TokenIssuer>,
     pub(crate) openid: Option<OpenIdDocuments>,
     pub(crate) authorizer: Arc<dyn Authorizer>,
+    /// What everybody may read, whatever the authorizer says; reviews do not count it.
+    pub(crate) open_paths: AlwaysAllowPaths,
     pub(crate) rbac: Arc<RbacAuthorizer>,
     pub(crate) admission: admission::Chain,
     pub(crate) counts_quota: bool,
@@ -187,6 +189,7 @@ impl Server {
             in_flight: InFlight::default(),
             discovery,
             authorizer,
+            open_paths: AlwaysAllowPaths::new(OPEN_PATHS).expect("the paths are valid"),
             rbac,
             admission,
             counts_quota,
@@ -240,8 +243,7 @@ fn authorizer(
     rbac: &Arc<RbacAuthorizer>,
     node: &Arc<NodeAuthorizer>,
 ) -> Arc<dyn Authorizer> {
-    let open = AlwaysAllowPaths::new(OPEN_PATHS).expect("the paths are valid");
-    let mut all: Vec<Arc<dyn Authorizer>> = vec![Arc::new(open)];
+    let mut all: Vec<Arc<dyn Authorizer>> = Vec::new();
     for mode in modes {
         all.push(match mode {
             AuthorizationMode::AlwaysAllow => Arc::new(Always(true)),

@@ -11,7 +11,7 @@ use crate::base64;
 use crate::request::{MediaType, body_media_type, negotiate::Protobuf, options::FieldValidation};
 
 /// Where upstream says that its scheme of built-in kinds was made.
-const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";
+const SCHEME: &str = "pkg/runtime/scheme.go:111";
 
 /// How much of a body that cannot be read is shown.
 const SUMMARY_BYTES: usize = 30;
@@ -39,30 +39,58 @@ pub(crate) fn object(
         let (kind, version) = (&found.kind, found.version.as_str());
         Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {}: {error}", gvk.kind))
     };
-    if found != *gvk {
-        let Some(other) = builtin::schema(&found) else {
-            let version = found.api_version();
-            let kind = found.kind.as_str();
-            return Err(refuse(&format!(
-                "no kind {kind:?} is registered for version {version:?} in scheme {SCHEME:?}"
+    match other_kind(&json, &found, gvk) {
+        Other::No => {}
+        Other::Kind(error) => return Err(refuse(&error)),
+        Other::Version => {
+            return Err(Status::bad_request(format!(
+                "the API version in the data ({}) does not match the expected API version ({})",
+                found.api_version(),
+                gvk.api_version()
             )));
-        };
-        other.decode(&json).map_err(|error| refuse(&error))?;
-        if found.kind != gvk.kind || found.group != gvk.group {
-            let from = format!("{}.{}", found.version, found.kind);
-            let to = format!("{}.{}", internal_package(&gvk.group), gvk.kind);
-            return Err(refuse(&format!("converting ({from}) to ({to}): unknown conversion")));
         }
-        return Err(Status::bad_request(format!(
-            "the API version in the data ({}) does not match the expected API version ({})",
-            found.api_version(),
-            gvk.api_version()
-        )));
     }
     let mut decoded = schema.decode(&json).map_err(|error| refuse(&error))?;
     decoded.strict.extend(duplicates);
     strict(decoded.strict, validation, warnings).map_err(|error| refuse(&error))?;
     Ok(finish(decoded.value, gvk, schema))
+}
+
+/// Whether an object is of another kind than expected.
+enum Other {
+    No,
+    /// It is, and this is why that cannot be.
+    Kind(String),
+    /// It is the same kind in another version.
+    Version,
+}
+
+fn other_kind(json: &[u8], found: &GroupVersionKind, gvk: &GroupVersionKind) -> Other {
+    if found == gvk {
+        return Other::No;
+    }
+    let Some(other) = builtin::schema(found) else {
+        let (version, kind) = (found.api_version(), found.kind.as_str());
+        return Other::Kind(format!("no kind {kind:?} is registered for version {version:?} in scheme {SCHEME:?}"));
+    };
+    if let Err(error) = other.decode(json) {
+        return Other::Kind(error.to_string());
+    }
+    if found.kind != gvk.kind || found.group != gvk.group {
+        let from = format!("{}.{}", found.version, found.kind);
+        let to = format!("{}.{}", internal_package(&gvk.group), gvk.kind);
+        return Other::Kind(format!("converting ({from}) to ({to}): unknown conversion"));
+    }
+    Other::Version
+}
+
+/// Whether what a patch has made is still of the kind.
+pub(crate) fn check_kind(json: &[u8], gvk: &GroupVersionKind) -> Result<(), String> {
+    let found = resolve(kind_of(json)?, gvk)?;
+    match other_kind(json, &found, gvk) {
+        Other::No | Other::Version => Ok(()),
+        Other::Kind(error) => Err(error),
+    }
 }
 
 /// What an object of a kind has in any case: its kind, and what the server fills in.
@@ -102,7 +130,14 @@ pub(crate) fn strict(
     match validation {
         FieldValidation::Ignore => Ok(()),
         FieldValidation::Warn => {
-            warnings.extend(errors.as_slice().iter().map(ToString::to_string));
+            for error in errors.as_slice() {
+                let text = error.to_string();
+                // What YAML has to say comes in lines under a heading.
+                match text.strip_prefix("yaml: unmarshal errors:\n") {
+                    Some(lines) => warnings.extend(lines.lines().map(|line| line.trim().to_owned())),
+                    None => warnings.push(text),
+                }
+            }
             Ok(())
         }
         FieldValidation::Strict => errors.into_result(),

@@ -132,7 +132,7 @@ impl Form {
                 let table = Table {
                     metadata: ListMeta { resource_version, ..ListMeta::default() },
                     column_definitions: columns.then(|| column_definitions(resource)),
-                    rows: vec![self.row(resource, &object, json, now)],
+                    rows: vec![self.row(resource, &object, json.clone(), &json, now)],
                 };
                 let mut out = Vec::new();
                 table.render(&mut out);
@@ -141,12 +141,39 @@ impl Form {
         }
     }
 
-    fn row(self, resource: &Resource, object: &Map, json: Bytes, now: Time) -> TableRow<Bytes> {
+    /// A table of one row, with columns of its own; `None` if no table is asked for.
+    pub(crate) fn table(
+        self,
+        columns: Vec<TableColumnDefinition>,
+        cells: Vec<Value>,
+        object: &Map,
+    ) -> Option<Response> {
+        let Some(Transform::Table(_)) = self.negotiated.transform else { return None };
+        let json = Bytes::from(encode(object));
+        let shown = match self.include {
+            IncludeObject::None => None,
+            IncludeObject::Object => Some(json),
+            IncludeObject::Metadata => Some(partial_of(&json)),
+        };
+        let version = object.get("metadata").and_then(|metadata| metadata.get("resourceVersion"));
+        let resource_version = version.and_then(Value::as_str).unwrap_or_default().to_owned();
+        let table = Table {
+            metadata: ListMeta { resource_version, ..ListMeta::default() },
+            column_definitions: Some(columns),
+            rows: vec![TableRow { cells, conditions: Vec::new(), object: shown }],
+        };
+        let mut out = Vec::new();
+        table.render(&mut out);
+        Some(self.write(200, out.into()))
+    }
+
+    /// The row of an object. Its metadata is that of the stored version.
+    fn row(self, resource: &Resource, object: &Map, json: Bytes, stored: &[u8], now: Time) -> TableRow<Bytes> {
         let row = printers::cells(resource.row, object, now);
         let object = match self.include {
             IncludeObject::None => None,
             IncludeObject::Object => Some(json),
-            IncludeObject::Metadata => Some(partial_of(&json)),
+            IncludeObject::Metadata => Some(partial_of(stored)),
         };
         TableRow { cells: row.cells, conditions: row.conditions, object }
     }
@@ -159,7 +186,8 @@ impl Form {
         items: Vec<Arc<Object>>,
         now: Time,
     ) -> Result<Response, Status> {
-        let items = items.into_iter().map(|item| in_version(resource, &item));
+        let stored = items;
+        let items = stored.iter().map(|item| in_version(resource, item));
         match self.negotiated.transform {
             None | Some(Transform::AggregatedDiscovery) => {
                 let items = items.collect::<Result<Vec<_>, _>>()?;
@@ -177,23 +205,29 @@ impl Form {
             }
             Some(Transform::PartialObjectMetadata(_)) => {
                 let words = format!(
-                    "you requested PartialObjectMetadata, but the requested object is of kind list (*{}.{})",
+                    "you requested PartialObjectMetadata, but the requested object is a list (*{}.{})",
                     go_package(resource),
                     resource.list_gvk.kind
                 );
                 Err(not_acceptable(words))
             }
             Some(Transform::PartialObjectMetadataList(_)) => {
-                let items = items.map(|json| json.map(|json| partial_of(&json))).collect::<Result<Vec<_>, _>>()?;
+                let items: Vec<_> = stored.iter().map(|item| partial_of(&item.json)).collect();
+                let none = items.is_empty();
                 let mut out = Vec::new();
                 List { gvk: PARTIAL_OBJECT_METADATA_LIST, metadata, items }.render(&mut out);
+                // Go's list of none is null here, and empty elsewhere.
+                if none && out.ends_with(b"[]}") {
+                    out.truncate(out.len() - 3);
+                    out.extend_from_slice(b"null}");
+                }
                 Ok(self.write(200, out.into()))
             }
             Some(Transform::Table(_)) => {
                 let mut rows = Vec::with_capacity(items.len());
-                for json in items {
+                for (json, item) in items.zip(&stored) {
                     let json = json?;
-                    rows.push(self.row(resource, &live::parse(&json)?, json, now));
+                    rows.push(self.row(resource, &live::parse(&json)?, json, &item.json, now));
                 }
                 let table = Table { metadata, column_definitions: Some(column_definitions(resource)), rows };
                 let mut out = Vec::new();

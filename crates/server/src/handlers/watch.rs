@@ -33,16 +33,24 @@ use crate::{
 /// How long a watch lasts at least when the client does not say; a random part is added to it.
 const MIN_DURATION: Duration = Duration::from_secs(1800);
 
+/// How long before the end of a watch the last bookmark is due.
+const LAST_BOOKMARK_BEFORE: Duration = Duration::from_secs(2);
+
 pub(crate) async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
     let form = Form::negotiate(call.wishes(), true, true)?;
     let options = list_options(call)?;
     let stored = call.stored()?;
     let namespace = call.namespace();
+    let start = match start(&options) {
+        Ok(start) => start,
+        Err(status) if status.is_resource_expired() => return Ok(expired(form, &status)),
+        Err(status) => return Err(status),
+    };
     let query = WatchQuery {
         namespace: (!namespace.is_empty()).then(|| namespace.into()),
         labels: options.label_selector.clone(),
         fields: options.field_selector.clone(),
-        start: start(&options)?,
+        start,
         bookmarks: options.allow_watch_bookmarks,
     };
     let watcher = match stored.cache.watch(query).await {
@@ -61,10 +69,19 @@ pub(crate) async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
         source: watcher,
         deadline: clock.sleep(duration),
         closing: call.closing.clone().map(|closing| Box::pin(async move { closing.closed().await }) as _),
-        bookmarks: options.allow_watch_bookmarks,
+        // The last bookmark comes a little before the end, so a short watch has none.
+        bookmarks: options.allow_watch_bookmarks && duration > LAST_BOOKMARK_BEFORE,
         columns: true,
     };
     Ok(answer(200, form.negotiated.stream_content_type(), Body::stream(stream)))
+}
+
+/// A stream that says that the version asked for is gone, and nothing else.
+fn expired(form: Form, status: &Status) -> Response {
+    let value = value::to_value(status).unwrap_or_default();
+    let object = value.as_object().map(encode).unwrap_or_default();
+    let line = WatchEvent { event_type: EventType::Error, object }.to_line();
+    answer(200, form.negotiated.stream_content_type(), Body::from(line))
 }
 
 fn start(options: &ListOptions) -> Result<WatchStart, Status> {
@@ -76,7 +93,11 @@ fn start(options: &ListOptions) -> Result<WatchStart, Status> {
         (Some(true), revision, _) => {
             WatchStart::State { at: ReadAt::NotOlderThan(Revision(revision)), closing_bookmark }
         }
-        (_, 0, _) => WatchStart::Now,
+        (Some(false), 0, _) => WatchStart::Now,
+        (None, 0, "") => WatchStart::State { at: ReadAt::Consistent, closing_bookmark },
+        (None, 0, _) => WatchStart::State { at: ReadAt::Any, closing_bookmark },
+        // Nobody has seen the state before the first: no list has had this version.
+        (_, 1, _) => return Err(cache_status(CacheError::Expired { asked: Revision(1), oldest: Revision(2) })),
         (_, revision, _) => WatchStart::After(Revision(revision)),
     })
 }
