@@ -21,6 +21,8 @@ mod expiry;
 mod freshness;
 mod hash;
 mod hub;
+#[cfg(all(test, feature = "shuttle"))]
+mod interleavings;
 pub mod limits;
 mod memory;
 mod op;
@@ -28,6 +30,7 @@ mod options;
 mod read;
 mod snapshot;
 mod store;
+mod sync;
 mod watch;
 
 pub use bytes::Bytes;

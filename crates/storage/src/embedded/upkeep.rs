@@ -6,10 +6,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{
-        Arc, Condvar, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::{Arc, PoisonError},
 };
 
 use tokio::sync::{mpsc, oneshot};
@@ -26,7 +23,13 @@ use super::{
     segment,
     state::{State, past_parts},
 };
-use crate::{Fault, Key, Revision};
+use crate::{
+    Fault, Key, Revision,
+    sync::{
+        self, Condvar, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
 
 /// How many changes of the state the leader is asked for at a time.
 const STEP: usize = 512;
@@ -324,9 +327,9 @@ impl Keeper {
             return Err(Stopped::Closing);
         }
         let (reply, answer) = oneshot::channel();
-        let sent = self.queue.blocking_send(Request::Upkeep { change, reply });
+        let sent = sync::send(&self.queue, Request::Upkeep { change, reply });
         sent.map_err(|_| Stopped::Closing)?;
-        answer.blocking_recv().map_err(|_| Stopped::Closing)?.map_err(|_| Stopped::Closing)?;
+        sync::answer(answer).map_err(|_| Stopped::Closing)?.map_err(|_| Stopped::Closing)?;
         Ok(())
     }
 }
