@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(super) struct Expirer {
     shared: Weak<Shared>,
     queue: mpsc::WeakSender<Request>,
-    changed: Arc<Notify>,
+    pub(super) changed: Arc<Notify>,
     task: Mutex<Option<JoinHandle<()>>>,
 }
 

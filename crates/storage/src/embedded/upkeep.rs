@@ -75,6 +75,17 @@ impl UpkeepSignal {
         }
     }
 
+    /// Whether a checkpoint is due.
+    pub(super) fn is_due(&self) -> bool {
+        self.appended.load(Ordering::Relaxed) >= self.due.load(Ordering::Relaxed)
+    }
+
+    /// Counts anew: the next checkpoint is due after so many bytes.
+    pub(super) fn schedule(&self, bytes: u64) {
+        self.appended.store(0, Ordering::Relaxed);
+        self.due.store(bytes, Ordering::Relaxed);
+    }
+
     /// Whether the thread ended by a panic.
     pub(super) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
@@ -90,12 +101,22 @@ impl UpkeepSignal {
     }
 
     /// Waits to be asked; false when it is over.
-    fn wait(&self) -> bool {
+    pub(super) fn wait(&self) -> bool {
         let wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.changed.wait_while(wanted, |wanted| !wanted.look && !wanted.stop);
         let mut wanted = waited.unwrap_or_else(PoisonError::into_inner);
-        wanted.look = false;
+        if !wanted.stop {
+            wanted.look = false;
+        }
         !wanted.stop
+    }
+}
+
+#[cfg(all(test, feature = "shuttle"))]
+impl UpkeepSignal {
+    /// Whether the thread will look.
+    pub(super) fn is_asked(&self) -> bool {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner).look
     }
 }
 
@@ -157,20 +178,15 @@ impl Keeper {
     fn look(&mut self) -> Result<(), Stopped> {
         let spared = self.prepare_spare();
         self.sweep()?;
-        if self.shared.upkeep.appended.load(Ordering::Relaxed) >= self.shared.upkeep.due.load(Ordering::Relaxed) {
+        if self.shared.upkeep.is_due() {
             let done = self.compact_and_checkpoint();
             if let Err(Stopped::Fault(_)) = &done {
                 // Not at every commit again.
-                self.schedule(self.tuning.checkpoint_bytes / 4);
+                self.shared.upkeep.schedule(self.tuning.checkpoint_bytes / 4);
             }
             done?;
         }
         spared.map_err(Stopped::Fault)
-    }
-
-    fn schedule(&self, bytes: u64) {
-        self.shared.upkeep.appended.store(0, Ordering::Relaxed);
-        self.shared.upkeep.due.store(bytes, Ordering::Relaxed);
     }
 
     /// Makes a file of zeros, if there is none.
@@ -238,7 +254,7 @@ impl Keeper {
         checkpoint::install(&*self.files, number)?;
         self.files.pass(Point::AfterCheckpoint);
         let before = std::mem::replace(&mut self.checkpoint, number);
-        self.schedule(self.tuning.checkpoint_bytes.max(CHECKPOINT_GROWTH * bytes));
+        self.shared.upkeep.schedule(self.tuning.checkpoint_bytes.max(CHECKPOINT_GROWTH * bytes));
         // What cannot be removed now is removed when the store is opened next.
         if before > 0 {
             let _ = self.files.remove(&checkpoint::name(before));

@@ -222,7 +222,7 @@ impl State {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "shuttle")))]
 impl State {
     /// How many superseded items are kept.
     pub(super) fn past_len(&self) -> usize {
