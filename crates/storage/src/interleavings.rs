@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// How many interleavings are tried by each of the two schedulers.
-const ITERATIONS: usize = 300;
+const ITERATIONS: usize = 200;
 
 const SEED: u64 = 20_260_101;
 

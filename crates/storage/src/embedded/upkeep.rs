@@ -26,8 +26,8 @@ use super::{
 use crate::{
     Fault, Key, Revision,
     sync::{
-        self, Condvar, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        self, Condvar, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
     },
 };
 
@@ -48,42 +48,49 @@ const CHECKPOINT_GROWTH: u64 = 4;
 pub(super) struct UpkeepSignal {
     wanted: Mutex<Wanted>,
     changed: Condvar,
-    appended: AtomicU64,
-    due: AtomicU64,
     failed: AtomicBool,
 }
 
+/// All under one lock: if the count began anew apart from where it leads to, bytes that come between would be taken by
+/// the old measure, and the checkpoint that they make due by the new one would never be asked for.
 #[derive(Debug, Default)]
 struct Wanted {
     look: bool,
     stop: bool,
+    /// The bytes of log since the count last began.
+    appended: u64,
+    /// With how many of them a checkpoint is due.
+    due: u64,
 }
 
 impl UpkeepSignal {
     /// Asks the thread to look.
     pub(super) fn nudge(&self) {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner).look = true;
+        self.lock().look = true;
         self.changed.notify_one();
     }
 
     /// Tells how much was written to the log.
     pub(super) fn appended(&self, bytes: u64) {
-        let before = self.appended.fetch_add(bytes, Ordering::Relaxed);
-        let due = self.due.load(Ordering::Relaxed);
-        if before < due && before + bytes >= due {
+        let mut wanted = self.lock();
+        let was_due = wanted.is_due();
+        wanted.appended += bytes;
+        let becomes_due = !was_due && wanted.is_due();
+        drop(wanted);
+        if becomes_due {
             self.nudge();
         }
     }
 
     /// Whether a checkpoint is due.
     pub(super) fn is_due(&self) -> bool {
-        self.appended.load(Ordering::Relaxed) >= self.due.load(Ordering::Relaxed)
+        self.lock().is_due()
     }
 
     /// Counts anew: the next checkpoint is due after so many bytes.
     pub(super) fn schedule(&self, bytes: u64) {
-        self.appended.store(0, Ordering::Relaxed);
-        self.due.store(bytes, Ordering::Relaxed);
+        let mut wanted = self.lock();
+        (wanted.appended, wanted.due) = (0, bytes);
     }
 
     /// Whether the thread ended by a panic.
@@ -92,23 +99,32 @@ impl UpkeepSignal {
     }
 
     pub(super) fn stop(&self) {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner).stop = true;
+        self.lock().stop = true;
         self.changed.notify_one();
     }
 
     fn stopping(&self) -> bool {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner).stop
+        self.lock().stop
     }
 
     /// Waits to be asked; false when it is over.
     pub(super) fn wait(&self) -> bool {
-        let wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.changed.wait_while(wanted, |wanted| !wanted.look && !wanted.stop);
+        let waited = self.changed.wait_while(self.lock(), |wanted| !wanted.look && !wanted.stop);
         let mut wanted = waited.unwrap_or_else(PoisonError::into_inner);
         if !wanted.stop {
             wanted.look = false;
         }
         !wanted.stop
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Wanted> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Wanted {
+    fn is_due(&self) -> bool {
+        self.appended >= self.due
     }
 }
 
@@ -116,7 +132,7 @@ impl UpkeepSignal {
 impl UpkeepSignal {
     /// Whether the thread will look.
     pub(super) fn is_asked(&self) -> bool {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner).look
+        self.lock().look
     }
 }
 
@@ -164,7 +180,7 @@ impl Drop for TellPanic {
 impl Keeper {
     pub(super) fn run(mut self, replayed: u64) {
         let _tell = TellPanic(Arc::clone(&self.shared));
-        self.shared.upkeep.due.store(self.tuning.checkpoint_bytes, Ordering::Relaxed);
+        self.shared.upkeep.schedule(self.tuning.checkpoint_bytes);
         self.shared.upkeep.appended(replayed);
         self.shared.upkeep.nudge();
         while self.shared.upkeep.wait() {
