@@ -21,7 +21,8 @@ mod expiry;
 mod freshness;
 mod hash;
 mod hub;
-#[cfg(all(test, feature = "shuttle"))]
+#[cfg(test)]
+#[cfg(feature = "shuttle")]
 mod interleavings;
 pub mod limits;
 mod memory;

@@ -14,7 +14,8 @@ mod files;
 mod format;
 mod history;
 mod index;
-#[cfg(all(test, feature = "shuttle"))]
+#[cfg(test)]
+#[cfg(feature = "shuttle")]
 mod interleavings;
 mod leader;
 mod leaf;
@@ -23,7 +24,8 @@ mod moved;
 mod open;
 mod segment;
 mod state;
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
 mod tests;
 mod upkeep;
 

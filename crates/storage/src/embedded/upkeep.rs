@@ -128,7 +128,8 @@ impl Wanted {
     }
 }
 
-#[cfg(all(test, feature = "shuttle"))]
+#[cfg(test)]
+#[cfg(feature = "shuttle")]
 impl UpkeepSignal {
     /// Whether the thread will look.
     pub(super) fn is_asked(&self) -> bool {

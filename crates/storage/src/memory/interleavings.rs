@@ -55,15 +55,12 @@ fn the_end_of_a_lifetime_takes_nothing_that_was_put_since() {
         let store = memory(&clock, hub::RECENT_BYTES);
         let ttl = Ttl::seconds(10).unwrap();
         block_on(store.commit(vec![Op::put("k", "old").expiring(ttl)])).unwrap();
-        let threads: [Box<dyn FnOnce(&Memory) + Send>; 3] = [
-            Box::new(|store| _ = store.inner.expire_due()),
-            Box::new(move |_| clock.advance(Duration::from_secs(60))),
-            Box::new(|store| _ = block_on(store.commit(vec![Op::put("k", "new")])).unwrap()),
+        let (expiring, overwriting) = (Arc::clone(&store), Arc::clone(&store));
+        let threads = [
+            thread::spawn(move || _ = expiring.inner.expire_due()),
+            thread::spawn(move || clock.advance(Duration::from_secs(60))),
+            thread::spawn(move || _ = block_on(overwriting.commit(vec![Op::put("k", "new")])).unwrap()),
         ];
-        let threads = threads.map(|run| {
-            let store = Arc::clone(&store);
-            thread::spawn(move || run(&store))
-        });
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         store.inner.expire_due();
         let found = block_on(store.get("k".into(), At::Present)).unwrap();

@@ -4,10 +4,12 @@
 //! of the maps; ranges, hashes and snapshots work on such a clone, outside of the lock. Ends of lifetimes are committed
 //! by a task, which is started with the first key that has one, on the runtime of whoever put it.
 
-#[cfg(all(test, feature = "shuttle"))]
+#[cfg(test)]
+#[cfg(feature = "shuttle")]
 mod interleavings;
 mod state;
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
 mod tests;
 
 use std::{

@@ -222,7 +222,8 @@ impl State {
     }
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
 impl State {
     /// How many superseded items are kept.
     pub(super) fn past_len(&self) -> usize {
