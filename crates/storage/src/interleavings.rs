@@ -1,7 +1,7 @@
 //! Tries many interleavings of threads on the locks that are ours, and what must hold in each of them.
 //!
-//! `cargo test -p capstan-storage --features shuttle --lib interleavings`. The seeds are fixed: a finding belongs to the
-//! change that brings it. A failure prints its schedule, which `shuttle::replay` takes. Who waits for ever is found
+//! `cargo test -p capstan-storage --features shuttle --lib interleavings`. The seeds are fixed: a finding belongs to
+//! the change that brings it. A failure prints its schedule, which `shuttle::replay` takes. Who waits for ever is found
 //! as a deadlock. What is tried here: the hub, by an engine that is as small as one can be and by broken ones; beside
 //! the engines (`memory::interleavings`, `embedded::interleavings`) what is theirs.
 

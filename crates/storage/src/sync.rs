@@ -1,5 +1,5 @@
-//! Locks, threads and the places where a thread waits: the real ones, or with the feature `shuttle` those of a scheduler
-//! that tries interleavings (see `interleavings`).
+//! Locks, threads and the places where a thread waits: the real ones, or with the feature `shuttle` those of a
+//! scheduler that tries interleavings (see `interleavings`).
 //!
 //! Only what can hold a thread up needs a second form. What tokio's channels do without waiting is tokio's own, and
 //! works under either.

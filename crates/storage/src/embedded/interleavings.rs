@@ -1,5 +1,5 @@
-//! What must hold in the embedded engine however its threads interleave: its leader and its upkeep run as they are, on a
-//! disk in memory.
+//! What must hold in the embedded engine however its threads interleave: its leader and its upkeep run as they are, on
+//! a disk in memory.
 
 use std::{collections::HashSet, task::Waker};
 
