@@ -165,6 +165,9 @@ fn authorize(server: &Inner, info: &RequestInfo, user: &UserInfo) -> Result<(), 
     if decision.is_allowed() { Ok(()) } else { Err(forbidden(&attributes, decision.reason())) }
 }
 
+/// The forms of discovery.
+const FORMS: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+
 /// What is not a resource: discovery, and what the server says of itself.
 fn documents(server: &Arc<Inner>, parts: &Parts, info: &RequestInfo, wishes: Wishes<'_>) -> Response {
     let documents = server.discovery.documents();
@@ -188,7 +191,7 @@ fn documents(server: &Arc<Inner>, parts: &Parts, info: &RequestInfo, wishes: Wis
     if matches!(&*info.path, "/" | "/version" | "/version/") {
         return answer(200, "application/json", Body::from(document.json.clone()));
     }
-    if let Err(status) = check_route(wishes.accept, &["application/json", "application/yaml"]) {
+    if let Err(status) = check_route(wishes.accept, &FORMS) {
         return Form::plain(wishes).status(&status);
     }
     let json = document.json.slice(..document.json.len() - usize::from(document.json.ends_with(b"\n")));

@@ -113,12 +113,10 @@ impl<'s> Frame<'s> {
     /// The field that is being read, as Go calls it as far as that can be guessed.
     fn field_name(&self) -> String {
         let name = match (&self.body, self.place) {
-            (Body::Struct { node, .. }, Place::One(at) | Place::List(at) | Place::Map(at)) => {
-                match node.field_at(at) {
-                    field if field.name.as_str() == "metadata" => field.node.type_name().unwrap_or_default(),
-                    field => field.name.as_str(),
-                }
-            }
+            (Body::Struct { node, .. }, Place::One(at) | Place::List(at) | Place::Map(at)) => match node.field_at(at) {
+                field if field.name.as_str() == "metadata" => field.node.type_name().unwrap_or_default(),
+                field => field.name.as_str(),
+            },
             _ => "items",
         };
         let mut letters = name.chars();
@@ -328,7 +326,8 @@ impl<'s> Decoder<'s, '_> {
         };
         // Numbers of a list may come packed.
         let packed = tag.wire == DELIMITED && matches!(self.frames.last(), Some(Frame { place: Place::List(_), .. }));
-        let end = if packed { self.reader.delimited_end()? } else { self.expect(tag, wire).map(|()| self.reader.at + 1)? };
+        let end =
+            if packed { self.reader.delimited_end()? } else { self.expect(tag, wire).map(|()| self.reader.at + 1)? };
         while self.reader.at < end {
             let n = if wire == VARINT { self.reader.varint()? } else { self.reader.fixed64()? };
             self.put(read(n));

@@ -17,7 +17,7 @@ fn cases() -> Vec<(Value, Vec<u8>)> {
 }
 
 fn schema_of(object: &Value) -> (GroupVersionKind, Schema) {
-    let text = |name| object.get(name).and_then(Value::as_str).unwrap();
+    let text = |name| object.get(name).and_then(Value::as_str).unwrap_or_default();
     let gvk = GroupVersionKind::from_api_version_and_kind(text("apiVersion"), text("kind"));
     let schema = builtin::schema(&gvk).unwrap_or_else(|| panic!("{gvk}"));
     (gvk, schema)
@@ -69,8 +69,13 @@ fn messages_are_written_as_go_writes_them() {
         if written != message {
             let at = written.iter().zip(&message).take_while(|(a, b)| a == b).count();
             let from = at.saturating_sub(40);
-            let show = |bytes: &[u8]| bytes[from.min(bytes.len())..(at + 40).min(bytes.len())].escape_ascii().to_string();
-            wrong.push(format!("{gvk} at {at}\n  got      {}\n  expected {}\n {object}", show(&written), show(&message)));
+            let show =
+                |bytes: &[u8]| bytes[from.min(bytes.len())..(at + 40).min(bytes.len())].escape_ascii().to_string();
+            wrong.push(format!(
+                "{gvk} at {at}\n  got      {}\n  expected {}\n {object}",
+                show(&written),
+                show(&message)
+            ));
         }
     }
     assert!(wrong.is_empty(), "{} wrong\n{}", wrong.len(), wrong.join("\n"));

@@ -1,10 +1,13 @@
 //! From the body of a request to an object of the kind that the endpoint takes.
 
+use std::borrow::Cow;
+
 use capstan_api::{
     GroupVersion, GroupVersionKind, Map, Status, Str, Value, builtin,
     codec::{self, Format, StrictErrors},
     json::{self, Reader, Token},
-    schema::Schema,
+    protobuf,
+    schema::{Decoded, Schema},
 };
 
 use crate::base64;
@@ -28,12 +31,12 @@ pub(crate) fn object(
     validation: FieldValidation,
     warnings: &mut Vec<String>,
 ) -> Result<Map, Status> {
-    let format = match body_media_type(content_type, Protobuf::No)? {
-        MediaType::Yaml => Format::Yaml,
-        _ => Format::Json,
+    let format = match body_media_type(content_type, Protobuf::Yes)? {
+        MediaType::Protobuf => None,
+        MediaType::Yaml => Some(Format::Yaml),
+        _ => Some(Format::Json),
     };
-    let (json, duplicates) = to_json(body, format).map_err(|error| unrecognized(gvk, &error, body))?;
-    let found = kind_of(&json).map_err(|error| unrecognized(gvk, &error, body))?;
+    let (sent, found) = Sent::open(body, format).map_err(|error| unrecognized(gvk, &error, body))?;
     let found = resolve(found, gvk).map_err(|error| unrecognized(gvk, &error, body))?;
     let refuse = |error: &dyn std::fmt::Display| {
         let (kind, version) = (&found.kind, found.version.as_str());
@@ -47,7 +50,7 @@ pub(crate) fn object(
                 "no kind {kind:?} is registered for version {version:?} in scheme {SCHEME:?}"
             )));
         };
-        other.decode(&json).map_err(|error| refuse(&error))?;
+        sent.decode(&other).map_err(|error| refuse(&error))?;
         if found.kind != gvk.kind || found.group != gvk.group {
             let from = format!("{}.{}", found.version, found.kind);
             let to = format!("{}.{}", internal_package(&gvk.group), gvk.kind);
@@ -59,10 +62,42 @@ pub(crate) fn object(
             gvk.api_version()
         )));
     }
-    let mut decoded = schema.decode(&json).map_err(|error| refuse(&error))?;
-    decoded.strict.extend(duplicates);
+    let decoded = sent.decode(schema).map_err(|error| refuse(&error))?;
     strict(decoded.strict, validation, warnings).map_err(|error| refuse(&error))?;
     Ok(finish(decoded.value, gvk, schema))
+}
+
+/// A body whose kind has been read, and nothing else of it.
+enum Sent<'a> {
+    Json(Cow<'a, [u8]>, StrictErrors),
+    Message(&'a [u8]),
+}
+
+impl<'a> Sent<'a> {
+    /// The body, and the kind and the version that it claims; protobuf if it is no text.
+    fn open(body: &'a [u8], format: Option<Format>) -> Result<(Self, (Str, Str)), String> {
+        let Some(format) = format else {
+            let envelope = protobuf::envelope(body).map_err(|error| error.to_string())?;
+            return Ok((Sent::Message(envelope.raw), (envelope.kind, envelope.api_version)));
+        };
+        let (json, duplicates) = to_json(body, format)?;
+        let found = kind_of(&json)?;
+        Ok((Sent::Json(json, duplicates), found))
+    }
+
+    fn decode(&self, schema: &Schema) -> Result<Decoded, String> {
+        match self {
+            Sent::Json(json, duplicates) => {
+                let mut decoded = schema.decode(json).map_err(|error| error.to_string())?;
+                decoded.strict.extend(duplicates.clone());
+                Ok(decoded)
+            }
+            Sent::Message(raw) => {
+                let value = protobuf::decode_message(schema, raw).map_err(|error| error.to_string())?;
+                Ok(Decoded { value, strict: StrictErrors::default() })
+            }
+        }
+    }
 }
 
 /// What an object of a kind has in any case: its kind, and what the server fills in.
@@ -109,12 +144,12 @@ pub(crate) fn strict(
     }
 }
 
-fn to_json(body: &[u8], format: Format) -> Result<(Vec<u8>, StrictErrors), String> {
+fn to_json(body: &[u8], format: Format) -> Result<(Cow<'_, [u8]>, StrictErrors), String> {
     match format {
-        Format::Json => Ok((body.to_vec(), StrictErrors::default())),
+        Format::Json => Ok((body.into(), StrictErrors::default())),
         Format::Yaml => {
             let (value, duplicates) = codec::decode_strict(body, format).map_err(|error| error.to_string())?;
-            Ok((json::to_string(&value).into_bytes(), duplicates))
+            Ok((json::to_string(&value).into_bytes().into(), duplicates))
         }
     }
 }
