@@ -95,10 +95,9 @@ fn is_true(value: &Value, name: &str) -> bool {
 /// Whether the field `key` of a message is the one that JSON calls `name`: `xKubernetesListType` is
 /// `x-kubernetes-list-type`, `ref` is `$ref`.
 fn is_name(key: &str, name: &str) -> bool {
-    key.bytes().map(|c| c.to_ascii_lowercase()).eq(name
-        .bytes()
-        .filter(|c| !matches!(c, b'-' | b'$'))
-        .map(|c| c.to_ascii_lowercase()))
+    key.bytes()
+        .map(|c| c.to_ascii_lowercase())
+        .eq(name.bytes().filter(|c| !matches!(c, b'-' | b'$')).map(|c| c.to_ascii_lowercase()))
 }
 
 /// The place of the field `name` in `message`, which may be inside a message that JSON does not show.

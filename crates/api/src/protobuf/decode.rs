@@ -176,8 +176,8 @@ impl<'s> Frame<'s> {
                         Slot::List(values) => Value::Array(values.into()),
                         Slot::Map(entries) => Value::Object(Map::from_entries(entries, |_| {})),
                     };
-                    let shows = !value.is_null() && !(field.node.drops_zero() && is_zero(&value));
-                    shows.then(|| (Str::from(field.name.as_str()), value))
+                    let hides = value.is_null() || field.node.drops_zero() && is_zero(&value);
+                    (!hides).then(|| (Str::from(field.name.as_str()), value))
                 });
                 Closed::Value(Value::Object(Map::from_entries(entries.collect(), |_| {})))
             }
