@@ -236,6 +236,9 @@ impl Asked<'_> {
     }
 }
 
+/// The forms of discovery.
+const FORMS: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+
 /// What is not a resource: discovery, and what the server says of itself.
 fn documents(server: &Inner, parts: &Parts, info: &RequestInfo, url: &Url<'_>, wishes: Wishes<'_>) -> Response {
     if let Some(response) = server.health.answer(&info.path, url.query) {
@@ -271,7 +274,7 @@ fn documents(server: &Inner, parts: &Parts, info: &RequestInfo, url: &Url<'_>, w
     if matches!(&*info.path, "/" | "/version" | "/version/") {
         return answer(200, "application/json", Body::from(document.json.clone()));
     }
-    if let Err(status) = check_route(wishes.accept, &["application/json", "application/yaml"]) {
+    if let Err(status) = check_route(wishes.accept, &FORMS) {
         return Form::plain(wishes).status(&status);
     }
     let json = document.json.slice(..document.json.len() - usize::from(document.json.ends_with(b"\n")));

@@ -84,7 +84,8 @@ fn delete_options(call: &Call<'_>) -> Result<DeleteOptions, Status> {
     if call.body.is_empty() {
         return DeleteOptions::from_query(call.query);
     }
-    let format = match body_media_type(call.header(http::header::CONTENT_TYPE), Protobuf::No)? {
+    let format = match body_media_type(call.header(http::header::CONTENT_TYPE), Protobuf::Yes)? {
+        MediaType::Protobuf => return DeleteOptions::from_message(&call.body),
         MediaType::Yaml => Format::Yaml,
         _ => Format::Json,
     };

@@ -4,11 +4,12 @@ use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
 use capstan_api::{
-    Map, Status, Time, Value,
+    GroupVersionKind, Map, Status, Time, Value, builtin,
     json::{Reader, Token},
     list::{List, Part},
     object::ListMeta,
     partial::{self, PARTIAL_OBJECT_METADATA_LIST},
+    protobuf,
     table::{IncludeObject, Table, TableColumnDefinition, TableRow},
     value, yaml,
 };
@@ -44,12 +45,19 @@ pub(crate) struct Wishes<'a> {
 }
 
 impl Form {
+    /// Compact JSON.
+    const JSON: Form = Form {
+        negotiated: Negotiated { media_type: MediaType::Json, transform: None, pretty: false },
+        pretty: false,
+        include: IncludeObject::Metadata,
+    };
+
     /// Agrees on the form of objects.
     ///
     /// # Errors
     /// 406 when there is none that both know, 400 for wrong options of a table.
     pub(crate) fn negotiate(wishes: Wishes<'_>, tables: bool, watch: bool) -> Result<Form, Status> {
-        let endpoint = Endpoint { protobuf: Protobuf::No, serves: Serves::Objects { tables }, streams: tables };
+        let endpoint = Endpoint { protobuf: Protobuf::Yes, serves: Serves::Objects { tables }, streams: tables };
         endpoint.check_accept(wishes.accept)?;
         let negotiated =
             if watch { endpoint.negotiate_stream(wishes.accept)? } else { endpoint.negotiate(wishes.accept)? };
@@ -63,7 +71,7 @@ impl Form {
 
     /// The form of what is not made into tables: errors and documents. Who can agree on nothing gets JSON.
     pub(crate) fn plain(wishes: Wishes<'_>) -> Form {
-        let endpoint = Endpoint { protobuf: Protobuf::No, serves: Serves::Documents, streams: false };
+        let endpoint = Endpoint { protobuf: Protobuf::Yes, serves: Serves::Documents, streams: false };
         let json = Negotiated { media_type: MediaType::Json, transform: None, pretty: false };
         let negotiated = endpoint.negotiate(wishes.accept).unwrap_or(json);
         let pretty = negotiated.pretty || is_pretty(wishes.raw_query, wishes.query, wishes.user_agent);
@@ -73,6 +81,10 @@ impl Form {
     /// An answer of JSON that is whole, in the form agreed on.
     pub(crate) fn write(self, code: u16, json: Bytes) -> Response {
         let body = match self.negotiated.media_type {
+            MediaType::Protobuf => match message(&json) {
+                Some(message) => Body::from(message),
+                None => return Form::JSON.write(code, json),
+            },
             MediaType::Yaml => match capstan_api::json::parse(&json) {
                 Ok(value) => Body::from(yaml::to_string(&value)),
                 Err(_) => Body::from(json),
@@ -247,6 +259,14 @@ impl Form {
     }
 }
 
+/// The message of a whole object, if it is of a kind that has one.
+pub(crate) fn message(json: &[u8]) -> Option<Vec<u8>> {
+    let object = capstan_api::json::parse(json).ok()?;
+    let text = |name| object.get(name).and_then(Value::as_str);
+    let gvk = GroupVersionKind::from_api_version_and_kind(text("apiVersion").unwrap_or_default(), text("kind")?);
+    Some(protobuf::encode_object(&gvk, &builtin::schema(&gvk)?, &object))
+}
+
 /// An answer that nobody may keep.
 pub(crate) fn answer(code: u16, content_type: &str, body: Body) -> Response {
     let mut response = Response::new(body);
@@ -273,7 +293,7 @@ pub(crate) fn in_version(resource: &Resource, object: &Object) -> Result<Bytes, 
 }
 
 fn column_definitions(resource: &Resource) -> Vec<TableColumnDefinition> {
-    let define = |column: &capstan_api::builtin::Column| TableColumnDefinition {
+    let define = |column: &builtin::Column| TableColumnDefinition {
         name: column.name.to_owned(),
         column_type: column.ty.to_owned(),
         format: column.format.to_owned(),

@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use capstan_api::{
-    GroupVersionKind, Map, Status, Value, value,
+    GroupVersionKind, Map, Status, Value, protobuf, value,
     watch_event::{EventType, WatchEvent},
 };
 use capstan_clock::Sleep;
@@ -19,14 +19,14 @@ use http_body::Frame;
 
 use super::{
     call::Call,
-    form::{Form, answer, in_version},
+    form::{Form, answer, in_version, message},
     read::list_options,
 };
 use crate::{
     cache::{CacheError, ReadAt, WatchItem, WatchQuery, WatchStart, WatchedEvent, Watcher, bookmark_frame},
     http::{Body, Response},
     registry::{Resource, encode, live::cache_status},
-    request::{ListOptions, Transform, resource_version::parse_resource_version},
+    request::{ListOptions, MediaType, Transform, resource_version::parse_resource_version},
     server::Inner,
 };
 
@@ -123,7 +123,19 @@ struct Stream {
 
 impl Stream {
     fn is_plain(&self) -> bool {
-        self.form.negotiated.transform.is_none() && !self.resource.converts()
+        !self.is_protobuf() && self.form.negotiated.transform.is_none() && !self.resource.converts()
+    }
+
+    fn is_protobuf(&self) -> bool {
+        self.form.negotiated.media_type == MediaType::Protobuf
+    }
+
+    /// An event in the form agreed on.
+    fn frame(&self, event_type: EventType, object: &[u8]) -> Bytes {
+        if self.is_protobuf() {
+            return protobuf::watch_frame(event_type, &message(object).unwrap_or_default()).into();
+        }
+        WatchEvent { event_type, object }.to_line().into()
     }
 
     fn event(&mut self, event: &WatchedEvent) -> Result<Bytes, Status> {
@@ -133,11 +145,17 @@ impl Stream {
         let json = in_version(&self.resource, event.object())?;
         let columns = std::mem::take(&mut self.columns);
         let object = self.form.shape(&self.resource, json, self.server.registry.now(), columns)?;
-        Ok(WatchEvent { event_type: event.event_type(), object }.to_line().into())
+        Ok(self.frame(event.event_type(), &object))
     }
 
     fn bookmark(&mut self, revision: Revision, initial_events_end: bool) -> Bytes {
         match self.form.negotiated.transform {
+            transform if self.is_protobuf() => {
+                let partial = capstan_api::partial::PARTIAL_OBJECT_METADATA;
+                let gvk = if transform.is_none() { &self.resource.gvk } else { &partial };
+                let object = encode(&blank(gvk, revision, initial_events_end));
+                self.frame(EventType::Bookmark, &object)
+            }
             None => bookmark_frame(&self.resource.gvk, revision, initial_events_end),
             Some(Transform::Table(_)) => {
                 let mut object = blank(&self.resource.gvk, revision, initial_events_end);
@@ -158,7 +176,7 @@ impl Stream {
     fn error(&self, status: &Status) -> Bytes {
         let value = value::to_value(status).unwrap_or_default();
         let object = value.as_object().map(encode).unwrap_or_default();
-        WatchEvent { event_type: EventType::Error, object }.to_line().into()
+        self.frame(EventType::Error, &object)
     }
 
     /// The last bookmark, so that the client goes on where this watch ends.
