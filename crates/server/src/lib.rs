@@ -23,6 +23,7 @@ pub mod http;
 pub mod index;
 pub mod metrics;
 pub mod objects;
+pub mod openapi;
 pub mod pretty;
 pub mod printers;
 pub mod registry;

@@ -167,6 +167,9 @@ fn authorize(server: &Inner, info: &RequestInfo, user: &UserInfo) -> Result<(), 
 
 /// What is not a resource: discovery, and what the server says of itself.
 fn documents(server: &Arc<Inner>, parts: &Parts, info: &RequestInfo, wishes: Wishes<'_>) -> Response {
+    if let Some(response) = server.openapi.answer(&info.path, wishes.query, &parts.headers, server.registry.now()) {
+        return response;
+    }
     let documents = server.discovery.documents();
     let aggregated = Endpoint { protobuf: Protobuf::No, serves: Serves::AggregatedDiscovery, streams: false };
     if let Some(document) = documents.aggregated(&info.path)
