@@ -26,7 +26,7 @@ pub use custom::CustomResource;
 use flate2::{Compression, read::DeflateDecoder, write::DeflateEncoder};
 
 use self::paths::{Paths, Routes, beside};
-use crate::discovery::{API_VERSION, ApiResource, json::Json};
+use crate::discovery::{ApiResource, json::Json};
 
 /// A version of OpenAPI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

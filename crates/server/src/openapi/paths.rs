@@ -11,7 +11,7 @@ use super::schemas::{PATCH, VERSION_INFO, scalar};
 use crate::discovery::{ApiResource, ApiSubresource};
 
 /// Kinds of which a delete answers with the object, not with a Status.
-const RETURNS_DELETED: [&str; 12] = [
+const RETURNS_DELETED: [&str; 16] = [
     "core.v1.PersistentVolume",
     "core.v1.PersistentVolumeClaim",
     "core.v1.Pod",
@@ -19,6 +19,10 @@ const RETURNS_DELETED: [&str; 12] = [
     "core.v1.ResourceQuota",
     "core.v1.Service",
     "core.v1.ServiceAccount",
+    "resource.v1.DeviceClass",
+    "resource.v1.ResourceClaim",
+    "resource.v1.ResourceClaimTemplate",
+    "resource.v1.ResourceSlice",
     "storage.v1.CSIDriver",
     "storage.v1.CSINode",
     "storage.v1.StorageClass",

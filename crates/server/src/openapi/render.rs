@@ -15,9 +15,9 @@ const JSON: &str = "application/json";
 const YAML: &str = "application/yaml";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// The media types of the patches that every resource takes.
-const PATCHES: [&str; 3] =
-    ["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
+/// The media types of patches. The strategic one is not for custom resources.
+const PATCHES: [&str; 4] =
+    ["application/json-patch+json", "application/merge-patch+json", STRATEGIC, "application/apply-patch+yaml"];
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
 impl Media {
@@ -46,8 +46,9 @@ impl Operation {
     fn consumes(&self) -> Vec<&'static str> {
         let custom = self.media == Media::Custom;
         match self.action {
-            Some("patch") => PATCHES.into_iter().chain((!custom).then_some(STRATEGIC)).collect(),
+            Some("patch") => PATCHES.into_iter().filter(|media| !custom || *media != STRATEGIC).collect(),
             _ if custom => vec![JSON, YAML],
+            None if self.answer.is_none() => Vec::new(),
             None => self.media.produces().to_vec(),
             _ => vec!["*/*"],
         }
@@ -181,7 +182,7 @@ fn write_operation(operation: &Operation, own: &[&Parameter], schemas: &mut Sche
     json.texts("tags", &[&operation.tag]);
     json.field("operationId", &operation.id);
     if v2 {
-        json.texts("consumes", &operation.consumes());
+        json.some_texts("consumes", &operation.consumes());
         json.texts("produces", operation.media.produces());
         json.texts("schemes", &["https"]);
     }

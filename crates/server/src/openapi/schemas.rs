@@ -66,6 +66,16 @@ const VERSION_INFO_V2: &str = concat!(
     r#""string"},"platform":{"type":"string"}}}"#,
 );
 
+/// Fields that refer to a schema and say nothing of their own, not even in upstream's words: there the reference is not
+/// wrapped.
+const UNDOCUMENTED: [(&str, &[&str]); 2] = [
+    (
+        "apiextensions.v1.JSONSchemaProps",
+        &["additionalItems", "additionalProperties", "example", "externalDocs", "items", "not"],
+    ),
+    ("networking.v1.IngressRule", &["http"]),
+];
+
 /// The kinds of `meta.v1` that belong to every group and version.
 const EVERYWHERE: [&str; 2] = ["meta.v1.DeleteOptions", "meta.v1.WatchEvent"];
 
@@ -104,16 +114,23 @@ impl Schemas<'_> {
 
     fn ty(&mut self, head: &TypeHead<'_>, lines: std::str::Lines<'static>, json: &mut Json) {
         json.field("type", "object");
-        let fields: Vec<Field<'_>> =
-            lines.clone().filter(|line| !line.starts_with(EMBEDDED)).filter_map(Field::parse).collect();
+        let fields: Vec<Field<'_>> = lines
+            .clone()
+            .filter(|line| !line.starts_with(EMBEDDED) && !line.starts_with(UNION))
+            .filter_map(Field::parse)
+            .collect();
         let required: Vec<&str> = fields.iter().filter(|field| field.required).map(|field| field.name).collect();
         json.some_texts("required", &required);
+        let bare = UNDOCUMENTED.iter().find(|(name, _)| *name == head.name).map_or(&[][..], |(_, fields)| fields);
         if !fields.is_empty() {
             json.key("properties");
             json.object(|json| {
                 for field in &fields {
                     json.key(field.name);
-                    self.field(field, json);
+                    match reference_of(field.ty, field.go).filter(|_| bare.contains(&field.name)) {
+                        Some(name) => self.reference(&name, json),
+                        None => self.field(field, json),
+                    }
                 }
             });
         }
@@ -154,7 +171,7 @@ impl Schemas<'_> {
         let default = default.filter(|_| self.version == OpenApiVersion::V3);
         let ty = field.ty.trim_start_matches('*');
         if let Some(name) = reference_of(ty, field.go) {
-            let says_more = default.is_some() || field.map.is_some();
+            let says_more = default.is_some() || field.map.is_some() || field.patch.is_some();
             match self.version {
                 OpenApiVersion::V2 if !says_more => return self.reference(&name, json),
                 OpenApiVersion::V2 => {
