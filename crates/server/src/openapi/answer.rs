@@ -4,7 +4,7 @@ use bytes::Bytes;
 use capstan_api::Time;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
-use super::{Document, OpenApi, index, relative_url, v2, v3};
+use super::{Document, OpenApi, index, relative_url, v2, v2_protobuf, v3};
 use crate::{
     http::{Body, Response},
     request::{Query, accept},
@@ -12,6 +12,11 @@ use crate::{
 
 /// How long a document whose hash was named may be kept.
 const YEAR_DAYS: i64 = 365;
+
+/// The subtypes of the forms that there are; the name with `@` is what clients ask for, the other what is answered.
+const JSON: &str = "json";
+const V2_PROTOBUF: &str = "com.github.proto-openapi.spec.v2.v1.0+protobuf";
+const V2_PROTOBUF_AT: &str = "com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
 const DAY: i64 = 24 * 60 * 60;
 
@@ -21,7 +26,10 @@ impl OpenApi {
     pub fn answer(&self, path: &str, query: &Query<'_>, headers: &HeaderMap, now: Time) -> Option<Response> {
         let snapshot = self.snapshot();
         if path == "/openapi/v2" {
-            return Some(negotiated(headers, || document(v2(&snapshot), headers)));
+            return Some(negotiated(headers, &[JSON, V2_PROTOBUF, V2_PROTOBUF_AT], |subtype| match subtype {
+                JSON => document(v2(&snapshot), JSON, headers),
+                _ => document(v2_protobuf(&snapshot), V2_PROTOBUF, headers),
+            }));
         }
         if path == "/openapi/v3" {
             let index = index(&snapshot);
@@ -31,37 +39,42 @@ impl OpenApi {
         let Some(lazy) = snapshot.v3.get(path) else {
             return Some(response(StatusCode::NOT_FOUND, None, Bytes::new()));
         };
-        Some(negotiated(headers, || {
+        Some(negotiated(headers, &[JSON], |_| {
             let found = v3(&snapshot, path, lazy);
             match query.get("hash").unwrap_or_default() {
-                "" => document(found, headers),
-                hash if hash == found.hash => keep(document(found, headers), now),
+                "" => document(found, JSON, headers),
+                hash if hash == found.hash => keep(document(found, JSON, headers), now),
                 _ => moved(path, found),
             }
         }))
     }
 }
 
-/// Answers if the client takes JSON.
-fn negotiated(headers: &HeaderMap, answer: impl FnOnce() -> Response) -> Response {
+/// Answers in the form that the client likes most of those there are, if it takes any: `forms` are subtypes of
+/// `application`.
+fn negotiated(headers: &HeaderMap, forms: &[&'static str], answer: impl FnOnce(&str) -> Response) -> Response {
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-    let takes = accept.is_empty()
-        || accept::parse(accept)
-            .iter()
-            .any(|clause| matches!((clause.ty, clause.subtype), ("*" | "application", "*" | "json")));
-    let mut response = if takes { answer() } else { response(StatusCode::NOT_ACCEPTABLE, None, Bytes::new()) };
+    let accept = if accept.is_empty() { "*/*" } else { accept };
+    let form = accept::parse(accept).iter().find_map(|clause| {
+        let fits = |form: &&&str| matches!(clause.ty, "*" | "application") && [**form, "*"].contains(&clause.subtype);
+        forms.iter().find(fits).copied()
+    });
+    let mut response =
+        form.map_or_else(|| response(StatusCode::NOT_ACCEPTABLE, None, Bytes::new()), |form| answer(form));
     response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
     response
 }
 
-fn document(document: &Document, headers: &HeaderMap) -> Response {
+fn document(document: &Document, subtype: &str, headers: &HeaderMap) -> Response {
     let tag = format!("\"{}\"", document.hash);
     let known = headers.get(header::IF_NONE_MATCH).and_then(|tags| tags.to_str().ok()).unwrap_or_default();
     let known = known.split(',').map(|known| known.trim().trim_start_matches("W/"));
     let mut response = if known.into_iter().any(|known| known == tag || known == "*") {
         response(StatusCode::NOT_MODIFIED, None, Bytes::new())
     } else {
-        response(StatusCode::OK, Some("application/json"), document.json())
+        let mut response = response(StatusCode::OK, None, document.bytes());
+        insert(&mut response, header::CONTENT_TYPE, &format!("application/{subtype}"));
+        response
     };
     insert(&mut response, header::ETAG, &tag);
     response

@@ -8,6 +8,7 @@
 mod answer;
 mod custom;
 mod paths;
+mod protobuf;
 mod render;
 mod schemas;
 #[cfg(test)]
@@ -21,7 +22,7 @@ use std::{
 
 use aws_lc_rs::digest::{SHA512, digest};
 use bytes::Bytes;
-use capstan_api::{GroupVersion, builtin, builtin::text::full_name};
+use capstan_api::{GroupVersion, builtin, builtin::text::full_name, json};
 pub use custom::CustomResource;
 use flate2::{Compression, read::DeflateDecoder, write::DeflateEncoder};
 
@@ -52,24 +53,24 @@ const BESIDE: [&str; 5] = [".well-known/openid-configuration", "api", "apis", "o
 
 /// A document as it is kept.
 struct Document {
-    /// The hash of its JSON, in capital hexadecimal digits.
+    /// The hash of its JSON, whatever the form, in capital hexadecimal digits.
     hash: String,
     packed: Vec<u8>,
     length: usize,
 }
 
 impl Document {
-    fn new(json: &[u8]) -> Self {
+    fn new(bytes: &[u8]) -> Self {
         let mut encoder = DeflateEncoder::new(Vec::new(), Compression::new(6));
-        encoder.write_all(json).expect("a vector takes everything");
+        encoder.write_all(bytes).expect("a vector takes everything");
         let packed = encoder.finish().expect("a vector takes everything");
-        Document { hash: hash(json), packed, length: json.len() }
+        Document { hash: hash(bytes), packed, length: bytes.len() }
     }
 
-    fn json(&self) -> Bytes {
-        let mut json = Vec::with_capacity(self.length);
-        DeflateDecoder::new(&*self.packed).read_to_end(&mut json).expect("it was packed here");
-        json.into()
+    fn bytes(&self) -> Bytes {
+        let mut bytes = Vec::with_capacity(self.length);
+        DeflateDecoder::new(&*self.packed).read_to_end(&mut bytes).expect("it was packed here");
+        bytes.into()
     }
 }
 
@@ -86,6 +87,8 @@ struct Snapshot {
     /// By path behind `/openapi/v3/`.
     v3: BTreeMap<String, Lazy>,
     v2: Lazy,
+    /// The same as protobuf.
+    v2_protobuf: Lazy,
     index: OnceLock<Bytes>,
 }
 
@@ -106,7 +109,13 @@ impl OpenApi {
             paths.insert(group_version.path().trim_start_matches('/').to_owned());
         }
         let v3 = paths.into_iter().map(|path| (path, Lazy::default())).collect();
-        let snapshot = Snapshot { custom: Vec::new(), v3, v2: Lazy::default(), index: OnceLock::new() };
+        let snapshot = Snapshot {
+            custom: Vec::new(),
+            v3,
+            v2: Lazy::default(),
+            v2_protobuf: Lazy::default(),
+            index: OnceLock::new(),
+        };
         OpenApi { snapshot: RwLock::new(Arc::new(snapshot)) }
     }
 
@@ -121,7 +130,13 @@ impl OpenApi {
         let mut v3 = snapshot.v3.clone();
         v3.retain(|path, _| !before.contains(path));
         v3.extend(custom.iter().map(|resource| (resource.path(), Lazy::default())));
-        *snapshot = Arc::new(Snapshot { custom, v3, v2: Lazy::default(), index: OnceLock::new() });
+        *snapshot = Arc::new(Snapshot {
+            custom,
+            v3,
+            v2: Lazy::default(),
+            v2_protobuf: Lazy::default(),
+            index: OnceLock::new(),
+        });
         true
     }
 
@@ -174,6 +189,15 @@ fn render_v3(custom: &[CustomResource], path: &str) -> Vec<u8> {
 /// The one document of version 2.
 fn v2(snapshot: &Snapshot) -> &Document {
     snapshot.v2.get_or_init(|| Document::new(&render_v2(&snapshot.custom)))
+}
+
+/// The one document of version 2 as protobuf.
+fn v2_protobuf(snapshot: &Snapshot) -> &Document {
+    snapshot.v2_protobuf.get_or_init(|| {
+        let document = v2(snapshot);
+        let value = json::parse(&document.bytes()).expect("it was written as JSON");
+        Document { hash: document.hash.clone(), ..Document::new(&protobuf::encode(&value)) }
+    })
 }
 
 fn render_v2(custom: &[CustomResource]) -> Vec<u8> {
