@@ -59,8 +59,7 @@ fn negotiated(headers: &HeaderMap, forms: &[&'static str], answer: impl FnOnce(&
         let fits = |form: &&&str| matches!(clause.ty, "*" | "application") && [**form, "*"].contains(&clause.subtype);
         forms.iter().find(fits).copied()
     });
-    let mut response =
-        form.map_or_else(|| response(StatusCode::NOT_ACCEPTABLE, None, Bytes::new()), |form| answer(form));
+    let mut response = form.map_or_else(|| response(StatusCode::NOT_ACCEPTABLE, None, Bytes::new()), answer);
     response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
     response
 }

@@ -219,22 +219,15 @@ impl<'a> Routes<'a> {
         operation.kind = Some(of.gvk.clone());
         operation.media = if of.custom { Media::Custom } else { Media::Objects };
         operation.answer = Some(of.schema.to_owned());
-        let word = match verb {
-            "create" => "create",
-            "update" => "replace",
-            "get" => "read",
-            "patch" => "patch",
-            _ => "delete",
-        };
-        operation.id = format!("{word}{}{named}", self.infix);
-        let (method, action) = match verb {
-            "create" => ("post", "post"),
-            "update" => ("put", "put"),
-            "get" => ("get", "get"),
+        let (word, method) = match verb {
+            "create" => ("create", "post"),
+            "update" => ("replace", "put"),
+            "get" => ("read", "get"),
             "patch" => ("patch", "patch"),
             _ => ("delete", "delete"),
         };
-        operation.action = Some(action);
+        operation.id = format!("{word}{}{named}", self.infix);
+        operation.action = Some(method);
         match verb {
             "create" | "update" => {
                 let create = verb == "create";

@@ -38,13 +38,15 @@ enum Message {
     Operation,
     /// A parameter, or a reference to one.
     Parameter,
+    /// A parameter that is referred to.
+    SharedParameter,
     BodyParameter,
     QueryParameter,
     PathParameter,
     Reference,
     Response,
     Schema,
-    /// The value of an entry of a list of security requirements.
+    /// A requirement of security, and the scopes in it.
     Scopes,
     ApiKey,
 }
@@ -59,7 +61,7 @@ const DOCUMENT: Fields = &[
     ("info", 2, One(Message::Info)),
     ("paths", 8, Named(2, Message::PathItem)),
     ("definitions", 9, Named(1, Message::Schema)),
-    ("parameters", 10, Named(1, Message::Parameter)),
+    ("parameters", 10, Named(1, Message::SharedParameter)),
     ("security", 12, Many(Message::Scopes)),
     ("securityDefinitions", 13, Named(1, Message::ApiKey)),
 ];
@@ -148,7 +150,7 @@ impl Message {
             Message::Response => &[("description", 1, Text), ("schema", 2, Within(1, &One(Message::Schema)))],
             Message::Schema => SCHEMA,
             Message::ApiKey => &[("type", 1, Text), ("name", 2, Text), ("in", 3, Text), ("description", 4, Text)],
-            Message::Parameter | Message::Scopes => &[],
+            Message::Parameter | Message::SharedParameter | Message::Scopes => &[],
         }
     }
 
@@ -172,6 +174,8 @@ impl Message {
                 Some("path") => (&[1, 2, 4], Message::PathParameter),
                 Some(_) => (&[1, 2, 3], Message::QueryParameter),
             },
+            Message::SharedParameter if place == Some("path") => (&[2, 4], Message::PathParameter),
+            Message::SharedParameter => (&[2, 3], Message::QueryParameter),
             Message::Response => (&[1], self),
             Message::ApiKey => (&[2], self),
             _ => (&[], self),
@@ -246,8 +250,8 @@ impl<'a> Writer<'a> {
     fn contents(&mut self, message: Message, value: &'a Value) {
         let Value::Object(map) = value else { return };
         if let Message::Scopes = message {
-            // What is required has no scopes, so that the name is all there is.
-            return self.stack.extend(map.iter().map(|(name, _)| Work::Around(1, Box::new(Work::Name(1, name)))));
+            // Their lists are empty, so that nothing is in their messages.
+            return self.stack.extend(map.iter().map(|(name, scopes)| Work::Entry(1, name, message, scopes)));
         }
         let fields = message.fields().iter();
         self.stack.extend(fields.filter_map(|&(name, number, shape)| Some(Work::Field(number, shape, map.get(name)?))));
@@ -322,4 +326,41 @@ fn wrapped(number: u32, message: Message, value: &Value) -> Work<'_> {
     let (around, message) = message.resolve(value);
     let inner = around.iter().rev().fold(Work::Contents(message, value), |inner, &n| Work::Around(n, Box::new(inner)));
     Work::Around(number, Box::new(inner))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(document: &str, expected: &[u8]) {
+        assert_eq!(encode(&json::parse(document.as_bytes()).unwrap()), expected, "{document}");
+    }
+
+    /// What gnostic's own encoder makes of these.
+    #[test]
+    fn small_documents() {
+        check("{}", b"");
+        check(r#"{"swagger":"2.0","info":{"title":"K","version":"1"}}"#, b"\x0a\x032.0\x12\x06\x0a\x01K\x12\x011");
+        check(
+            r#"{"definitions":{"a":{"type":"object","x-b":true}}}"#,
+            b"\x4a\x22\x0a\x20\x0a\x01a\x12\x1b\xb2\x01\x08\x0a\x06object\xfa\x01\x0d\x0a\x03x-b\x12\x06\x12\x04true",
+        );
+        check(r#"{"security":[{"T":[]}]}"#, b"\x62\x07\x0a\x05\x0a\x01T\x12\x00");
+        check(
+            r#"{"parameters":{"p":{"in":"path","required":true}}}"#,
+            b"\x52\x13\x0a\x11\x0a\x01p\x12\x0c\x12\x0a\x22\x08\x08\x01\x12\x04path",
+        );
+        check(
+            r##"{"paths":{"/":{"parameters":[{"$ref":"#/p"}]}}}"##,
+            b"\x42\x10\x12\x0e\x0a\x01/\x12\x09\x4a\x07\x12\x05\x0a\x03#/p",
+        );
+    }
+
+    #[test]
+    fn nesting_costs_no_stack() {
+        const DEPTH: usize = 4_000;
+        let schema = format!("{}{{}}{}", r#"{"items":"#.repeat(DEPTH), "}".repeat(DEPTH));
+        let document = json::parse(format!(r#"{{"definitions":{{"a":{schema}}}}}"#).as_bytes()).unwrap();
+        assert!(encode(&document).len() > DEPTH * 2);
+    }
 }

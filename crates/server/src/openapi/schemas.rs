@@ -37,7 +37,7 @@ const SPECIAL: [(&str, &str, &str, &str); 12] = [
         "{}",
         "{}",
     ),
-    ("", VERSION_INFO, VERSION_INFO_V3, VERSION_INFO_V2),
+    ("", VERSION_INFO, VERSION_INFO_SCHEMA, VERSION_INFO_SCHEMA),
 ];
 const DATE_TIME: &str = r#"{"type":"string","format":"date-time"}"#;
 const OBJECT: &str = r#"{"type":"object"}"#;
@@ -48,7 +48,7 @@ pub(super) const PATCH: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
 
 /// The schema of what is at `/version`.
 pub(super) const VERSION_INFO: &str = "io.k8s.apimachinery.pkg.version.Info";
-const VERSION_INFO_V3: &str = concat!(
+const VERSION_INFO_SCHEMA: &str = concat!(
     r#"{"type":"object","required":["major","minor","gitVersion","gitCommit","gitTreeState","buildDate","goVersion","#,
     r#""compiler","platform"],"properties":{"buildDate":{"type":"string","default":""},"compiler":{"type":"string","#,
     r#""default":""},"emulationMajor":{"type":"string"},"emulationMinor":{"type":"string"},"gitCommit":{"type":"#,
@@ -56,14 +56,6 @@ const VERSION_INFO_V3: &str = concat!(
     r#"""},"goVersion":{"type":"string","default":""},"major":{"type":"string","default":""},"minCompatibilityMajor":"#,
     r#"{"type":"string"},"minCompatibilityMinor":{"type":"string"},"minor":{"type":"string","default":""},"platform":"#,
     r#"{"type":"string","default":""}}}"#,
-);
-const VERSION_INFO_V2: &str = concat!(
-    r#"{"type":"object","required":["major","minor","gitVersion","gitCommit","gitTreeState","buildDate","goVersion","#,
-    r#""compiler","platform"],"properties":{"buildDate":{"type":"string"},"compiler":{"type":"string"},"#,
-    r#""emulationMajor":{"type":"string"},"emulationMinor":{"type":"string"},"gitCommit":{"type":"string"},"#,
-    r#""gitTreeState":{"type":"string"},"gitVersion":{"type":"string"},"goVersion":{"type":"string"},"major":{"type":"#,
-    r#""string"},"minCompatibilityMajor":{"type":"string"},"minCompatibilityMinor":{"type":"string"},"minor":{"type":"#,
-    r#""string"},"platform":{"type":"string"}}}"#,
 );
 
 /// Fields that refer to a schema and say nothing of their own, not even in upstream's words: there the reference is not
@@ -101,7 +93,8 @@ impl Schemas<'_> {
         if let Some((.., v3, v2)) = SPECIAL.iter().find(|(_, full, ..)| *full == name) {
             return Some(match self.version {
                 OpenApiVersion::V3 => v3.as_bytes().to_vec(),
-                OpenApiVersion::V2 => v2.as_bytes().to_vec(),
+                // It has no defaults.
+                OpenApiVersion::V2 => v2.replace(r#","default":"""#, "").into_bytes(),
             });
         }
         let short = short_name(name)?;
