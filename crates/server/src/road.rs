@@ -248,6 +248,10 @@ fn documents(server: &Inner, parts: &Parts, info: &RequestInfo, url: &Url<'_>, w
         "/metrics" => return server.metrics.answer(),
         "/metrics/slis" => return server.health.slis(),
         path => {
+            let now = server.registry.now();
+            if let Some(response) = server.openapi.answer(path, wishes.query, &parts.headers, now) {
+                return response;
+            }
             if let Some(response) = server.openid.as_ref().and_then(|openid| openid_answer(openid, path)) {
                 return response;
             }
