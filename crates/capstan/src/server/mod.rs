@@ -280,7 +280,7 @@ fn service_accounts(
         issuer: issuer.as_str().into(),
         key: Arc::new(key),
         api_audiences: texts(&audiences),
-        max_expiration_seconds: flags.max_token_expiration.map(|duration| seconds(duration)),
+        max_expiration_seconds: flags.max_token_expiration.map(seconds),
         extend_expiration: flags.extend_tokens,
     };
     Ok((ServiceAccountConfig { issuers: texts(&issuers), keys }, token_issuer, openid))

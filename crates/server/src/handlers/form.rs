@@ -56,8 +56,8 @@ impl Form {
     ///
     /// # Errors
     /// 406 when there is none that both know, 400 for wrong options of a table.
-    pub(crate) fn negotiate(wishes: Wishes<'_>, tables: bool, watch: bool) -> Result<Form, Status> {
-        let endpoint = Endpoint { protobuf: Protobuf::Yes, serves: Serves::Objects { tables }, streams: tables };
+    pub(crate) fn negotiate(wishes: Wishes<'_>, tables: bool, streams: bool, watch: bool) -> Result<Form, Status> {
+        let endpoint = Endpoint { protobuf: Protobuf::Yes, serves: Serves::Objects { tables }, streams };
         endpoint.check_accept(wishes.accept)?;
         let negotiated =
             if watch { endpoint.negotiate_stream(wishes.accept)? } else { endpoint.negotiate(wishes.accept)? };

@@ -47,10 +47,11 @@ pub(crate) async fn dispatch(call: &mut Call<'_>) -> Result<Response, Status> {
     }
     // A part of the path too many or too few is another method's.
     let named = !call.info.name.is_empty();
+    let nowhere = resource.namespaced && call.info.namespace.is_empty();
     let fits = match &*verb {
         "get" | "update" | "patch" | "delete" => named,
-        "create" => named != subresource.is_empty() && !(resource.namespaced && call.info.namespace.is_empty()),
-        "deletecollection" => !named && !(resource.namespaced && call.info.namespace.is_empty()),
+        "create" => named != subresource.is_empty() && !nowhere,
+        "deletecollection" => !named && !nowhere,
         _ => true,
     };
     if !fits || call.method == http::Method::HEAD {
