@@ -5,6 +5,7 @@
 //! that are more than a part of their object, have a few lines each.
 
 pub(crate) mod call;
+pub(crate) mod components;
 pub(crate) mod connect;
 pub(crate) mod create;
 pub(crate) mod decode;
@@ -59,6 +60,7 @@ pub(crate) async fn dispatch(call: &mut Call<'_>) -> Result<Response, Status> {
     }
     match (&*resource.gvr.resource, &*subresource) {
         ("pods", "binding") | ("bindings", "") => return pods::bind(call).await,
+        ("componentstatuses", "") => return components::components(call),
         ("pods", "eviction") => return pods::evict(call).await,
         ("serviceaccounts", "token") => return token::request(call).await,
         (_, "scale") => return scale::dispatch(call, &verb).await,
