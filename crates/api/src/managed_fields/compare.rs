@@ -116,12 +116,7 @@ fn values(ty: Ty<'_>, lhs: Option<&Value>, rhs: Option<&Value>, depth: usize) ->
     })
 }
 
-fn shaped(
-    shape: Shape<'_>,
-    lhs: Option<&Value>,
-    rhs: Option<&Value>,
-    depth: usize,
-) -> Result<Difference, String> {
+fn shaped(shape: Shape<'_>, lhs: Option<&Value>, rhs: Option<&Value>, depth: usize) -> Result<Difference, String> {
     let inside = match shape {
         Shape::Scalar(_) => return Ok(Difference::leaf(lhs, rhs)),
         Shape::Map(fields) => {

@@ -241,8 +241,24 @@ mod tests {
     #[test]
     fn order() {
         let sorted = [
-            "f:a", "f:b", r#"k:{"a":9}"#, r#"k:{"a":80}"#, r#"k:{"a":80,"b":1}"#, r#"k:{"a":"x"}"#, r#"k:{"b":1}"#,
-            "v:1", "v:1.5", "v:2", r#"v:"a""#, "v:false", "v:true", "v:[1]", r#"v:{"a":1}"#, "v:null", "i:0", "i:10",
+            "f:a",
+            "f:b",
+            r#"k:{"a":9}"#,
+            r#"k:{"a":80}"#,
+            r#"k:{"a":80,"b":1}"#,
+            r#"k:{"a":"x"}"#,
+            r#"k:{"b":1}"#,
+            "v:1",
+            "v:1.5",
+            "v:2",
+            r#"v:"a""#,
+            "v:false",
+            "v:true",
+            "v:[1]",
+            r#"v:{"a":1}"#,
+            "v:null",
+            "i:0",
+            "i:10",
         ];
         let sorted: Vec<_> = sorted.iter().map(|text| PathElement::parse(text).unwrap()).collect();
         assert!(sorted.is_sorted_by(|a, b| a < b));

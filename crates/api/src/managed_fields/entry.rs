@@ -113,8 +113,9 @@ impl ManagedFieldsEntry {
         }
         let fields = match value.get("fieldsV1") {
             None | Some(Value::Null) => FieldSet::new(),
-            Some(fields) => FieldSet::from_value(fields)
-                .map_err(|error| EntriesError(format!("error decoding versioned set from {value}: error decoding set: {error}")))?,
+            Some(fields) => FieldSet::from_value(fields).map_err(|error| {
+                EntriesError(format!("error decoding versioned set from {value}: error decoding set: {error}"))
+            })?,
         };
         Ok(ManagedFieldsEntry {
             manager: text("manager").into(),

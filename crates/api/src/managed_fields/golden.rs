@@ -1,6 +1,8 @@
 //! Sequences of writes that were put to upstream's server, with its answers.
 
-use super::{FieldManager, Filter, OtherVersions, keep_timestamps};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+
+use super::{FieldManager, Filter, OtherVersions, asks_to_clear, keep_timestamps};
 use crate::{
     Map, Value, builtin, json,
     names::GroupVersionKind,
@@ -43,8 +45,14 @@ fn upstream_answers_the_same() {
     for line in String::from_utf8(read("sequences.jsonl")).unwrap().lines() {
         replay.sequence(&json::parse(line.as_bytes()).unwrap(), &widgets);
     }
-    assert!(replay.wrong.is_empty(), "{} wrong, {} right\n{}", replay.wrong.len(), replay.right, replay.wrong.join("\n"));
-    assert!(replay.right > 800, "{}", replay.right);
+    assert!(
+        replay.wrong.is_empty(),
+        "{} wrong, {} right\n{}",
+        replay.wrong.len(),
+        replay.right,
+        replay.wrong.join("\n")
+    );
+    assert!(replay.right > 700, "{}", replay.right);
 }
 
 impl Replay {
@@ -52,25 +60,41 @@ impl Replay {
         let mut live: Option<Value> = None;
         for (at, step) in sequence.get("steps").unwrap().as_array().unwrap().iter().enumerate() {
             let name = format!("{} #{at} {}", text(sequence, "name"), text(step, "op"));
-            let result = step.get("result").unwrap();
+            let result = &full(step.get("result").unwrap(), live.as_ref());
             let code = step.get("code").unwrap().as_i64().unwrap();
-            // What upstream refuses elsewhere, in validation or decoding, is not for us to refuse.
-            let elsewhere = ["does not match", "failed to convert new object"].iter().any(|part| text(result, "message").contains(part));
-            if code == 422 || elsewhere {
-                continue;
-            }
             let expected = if code < 300 { object_of(result) } else { status_of(result) };
             let actual = answer(sequence, step, live.as_ref(), widgets);
             if actual == expected {
                 self.right += 1;
             } else {
-                self.wrong.push(format!("{name}\n  step     {}\n  live     {}\n  expected {expected}\n  got      {actual}", short(step), live.as_ref().map(ToString::to_string).unwrap_or_default()));
+                self.wrong.push(format!(
+                    "{name}\n  step     {}\n  live     {}\n  expected {expected}\n  got      {actual}",
+                    short(step),
+                    live.as_ref().map(ToString::to_string).unwrap_or_default()
+                ));
             }
             if code < 300 {
                 live = Some(result.clone());
             }
         }
     }
+}
+
+/// A recorded object: fields that are `"="` and entries that are numbers are those of the object before.
+fn full(result: &Value, live: Option<&Value>) -> Value {
+    let mut result = result.clone();
+    let Some(live) = live else { return result };
+    for (key, value) in result.as_object_mut().unwrap().iter_mut().filter(|(_, value)| value.as_str() == Some("=")) {
+        *value = live.get(key).unwrap().clone();
+    }
+    let entries = result.get_mut("metadata").and_then(|metadata| metadata.get_mut("managedFields")?.as_array_mut());
+    for entry in entries.into_iter().flat_map(|entries| entries.iter_mut()) {
+        if let Some(at) = entry.as_i64() {
+            let before = live.get("metadata").unwrap().get("managedFields").unwrap().as_array().unwrap();
+            *entry = before[usize::try_from(at).unwrap()].clone();
+        }
+    }
+    result
 }
 
 fn short(step: &Value) -> Value {
@@ -83,7 +107,13 @@ fn short(step: &Value) -> Value {
 fn status_of(status: &Value) -> Value {
     let mut lines: Vec<_> = text(status, "message").lines().collect();
     lines.sort_unstable();
-    let mut causes = status.get("details").and_then(|details| details.get("causes")).and_then(Value::as_array).cloned().unwrap_or_default().into_vec();
+    let mut causes = status
+        .get("details")
+        .and_then(|details| details.get("causes"))
+        .and_then(Value::as_array)
+        .cloned()
+        .unwrap_or_default()
+        .into_vec();
     causes.sort_by_key(ToString::to_string);
     let code = status.get("code").and_then(Value::as_i64).unwrap_or_default();
     Value::from(vec![code.into(), lines.join("\n").into(), causes.into()])
@@ -114,7 +144,13 @@ fn answer(sequence: &Value, step: &Value, live: Option<&Value>, widgets: &Widget
         _ if kind.kind == "Pod" => Filter::without(&["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"]),
         _ => Filter::without(&["spec"]),
     };
-    let manager = FieldManager { kind: &kind, schema: &schema, subresource: text(step, "sub"), filter: &filter, versions: widgets };
+    let manager = FieldManager {
+        kind: &kind,
+        schema: &schema,
+        subresource: text(step, "sub"),
+        filter: &filter,
+        versions: widgets,
+    };
     let live = live.map(|live| {
         let mut live = live.clone();
         live.as_object_mut().unwrap().insert("apiVersion", text(step, "gv"));
@@ -122,12 +158,22 @@ fn answer(sequence: &Value, step: &Value, live: Option<&Value>, widgets: &Widget
     });
     let live_map = live.as_ref().map(|live| live.as_object().unwrap());
     let (now, name) = (text(step, "now"), text(step, "manager"));
+    // A caller sees what the client has sent before decoding, which drops empty lists and knows nothing of `stringData`.
     let finish = |mut value: Value| {
+        let clears = asks_to_clear(value.as_object().unwrap());
+        if let Some(Value::Object(plain)) = value.as_object_mut().unwrap().remove("stringData") {
+            let data: Map =
+                plain.iter().map(|(k, v)| (k.into(), BASE64_STANDARD.encode(v.as_str().unwrap()).into())).collect();
+            value.as_object_mut().unwrap().insert("data", data);
+        }
         if custom {
             crate::schema::default::default(&mut value, &schema);
         } else {
             value = schema.decode(json::to_string(&value).as_bytes()).unwrap().value;
             builtin::default(&schema, &mut value);
+        }
+        if clears {
+            value.get_mut("metadata").unwrap().as_object_mut().unwrap().insert("managedFields", crate::Array::new());
         }
         value
     };
@@ -160,6 +206,9 @@ fn answer(sequence: &Value, step: &Value, live: Option<&Value>, widgets: &Widget
             // A status endpoint leaves the rest alone.
             let spec = live.get("spec").cloned().unwrap_or_default();
             map.insert("spec", spec);
+            let labels = live.get("metadata").and_then(|metadata| metadata.get("labels")).is_some();
+            let metadata = map.get_mut("metadata").unwrap().as_object_mut().unwrap();
+            metadata.retain(|key, _| key != "labels" || labels);
         }
     }
     object_of(&new)

@@ -47,13 +47,13 @@ pub(super) fn set(object: &mut Map, mut config: Value) {
         }
     }
     let text = json::to_string(&config) + "\n";
-    let Some(annotations) = object.get_mut("metadata").and_then(|metadata| metadata.get_mut("annotations")?.as_object_mut())
+    let Some(annotations) =
+        object.get_mut("metadata").and_then(|metadata| metadata.get_mut("annotations")?.as_object_mut())
     else {
         return;
     };
     annotations.insert(ANNOTATION, text);
-    let size: usize =
-        annotations.iter().map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum();
+    let size: usize = annotations.iter().map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum();
     if size > TOTAL_ANNOTATION_SIZE_LIMIT {
         annotations.remove(ANNOTATION);
     }

@@ -5,7 +5,7 @@ use super::{
     entry::{clear, raw_entries, read_entries, write_entries},
     last_applied,
     types::Ty,
-    updater::{Conflict, Failure, Updater},
+    updater::{Applied, Conflict, Failure, Updater},
     validate::validate,
     zero::zero_object,
 };
@@ -161,7 +161,7 @@ impl FieldManager<'_> {
         if !self.subresource.is_empty() {
             return of_live();
         }
-        if raw_entries(new).is_some_and(is_reset) {
+        if asks_to_clear(new) {
             return Vec::new();
         }
         match read_entries(new) {
@@ -219,12 +219,10 @@ impl FieldManager<'_> {
                 &zero
             }
         };
-        let entries =
-            read_entries(live).map_err(|error| ApplyError::Internal(format!("failed to decode managed fields: {error}")))?;
+        let entries = read_entries(live)
+            .map_err(|error| ApplyError::Internal(format!("failed to decode managed fields: {error}")))?;
         self.check_kind(&config)?;
-        let mut live = live.clone();
-        clear(&mut live);
-        let entries = match self.before_first_apply(&live, entries, now) {
+        let entries = match self.before_first_apply(live, entries, now) {
             Ok(entries) => entries,
             Err(failure) => return Err(internal(failure, "failed to create manager for existing fields: ")),
         };
@@ -232,23 +230,24 @@ impl FieldManager<'_> {
             return Err(ApplyError::BadRequest("metadata.managedFields must be nil".to_owned()));
         }
         let config = Value::Object(config);
-        validate(Ty::of(self.schema), &config)
-            .map_err(|errors| ApplyError::Internal(format!("failed to create typed patch object ({}): {errors}", self.shown(&config))))?;
-        let last_config = (manager == last_applied::MANAGER && last_applied::has(&live)).then(|| config.clone());
+        validate(Ty::of(self.schema), &config).map_err(|errors| {
+            ApplyError::Internal(format!("failed to create typed patch object ({}): {errors}", self.shown(&config)))
+        })?;
+        let last_config = (manager == last_applied::MANAGER && last_applied::has(live)).then(|| config.clone());
 
         let version = self.api_version();
         let updater = Updater::new(&version, self.schema, self.versions, self.filter, &entries);
         let own = self.entry(manager, Operation::Apply);
         let applied = match last_config {
-            None => updater.apply(&live, config, entries, own.clone(), force),
+            None => updater.apply(live, config, entries, own.clone(), force),
             // kubectl may take over what it applied itself before servers could.
-            Some(_) => match updater.apply(&live, config.clone(), entries.clone(), own.clone(), force) {
+            Some(_) => match updater.apply(live, config.clone(), entries.clone(), own.clone(), force) {
                 Err(Failure::Conflicts(mut conflicts)) => {
-                    if let Some(allowed) = last_applied::allowed(&live, &version, Ty::of(self.schema)) {
+                    if let Some(allowed) = last_applied::allowed(live, &version, Ty::of(self.schema)) {
                         conflicts.retain(|conflict| !allowed.has(&conflict.path));
                     }
                     if conflicts.is_empty() {
-                        updater.apply(&live, config, entries, own.clone(), true)
+                        updater.apply(live, config, entries, own.clone(), true)
                     } else {
                         Err(Failure::Conflicts(conflicts))
                     }
@@ -256,18 +255,17 @@ impl FieldManager<'_> {
                 applied => applied,
             },
         };
-        let (changed, mut entries) = applied.map_err(|failure| internal(failure, ""))?;
+        let Applied { mut object, changed, mut entries } = applied.map_err(|failure| internal(failure, ""))?;
         if let Some(at) = entries.iter().position(|entry| entry.is_same(&own)) {
             let entry = &mut entries[at];
             entry.fields = std::mem::take(&mut entry.fields).difference(stripped());
-            if changed.is_some() {
+            if changed {
                 entry.time = Some(now.into());
             }
             if entry.fields.is_empty() {
                 entries.remove(at);
             }
         }
-        let mut object = changed.unwrap_or(live);
         if let Some(config) = last_config {
             last_applied::set(&mut object, config);
         }
@@ -289,7 +287,11 @@ impl FieldManager<'_> {
         entries: Vec<ManagedFieldsEntry>,
         now: &str,
     ) -> Result<Vec<ManagedFieldsEntry>, Failure> {
-        if entries.is_empty() { self.track(&self.typed_zero(), live, entries, BEFORE_FIRST_APPLY, now) } else { Ok(entries) }
+        if entries.is_empty() {
+            self.track(&self.typed_zero(), live, entries, BEFORE_FIRST_APPLY, now)
+        } else {
+            Ok(entries)
+        }
     }
 
     fn check_kind(&self, config: &Map) -> Result<(), ApplyError> {
@@ -313,11 +315,16 @@ fn type_of(object: &Map) -> (&str, &str) {
     (text("apiVersion"), text("kind"))
 }
 
-/// Whether a client asks for entries to be forgotten.
-fn is_reset(entries: &[Value]) -> bool {
-    match entries {
-        [] => true,
-        [one] => one.as_object().is_some_and(|entry| entry.values().all(|value| matches!(value, Value::Null) || value.as_str() == Some(""))),
+/// Whether an object that a client has sent asks for its entries to be forgotten: the list is empty, or has one empty
+/// entry.
+///
+/// An empty list does not outlive decoding into a built-in type, so whoever decodes has to ask before, and put it back.
+#[must_use]
+pub fn asks_to_clear(object: &Map) -> bool {
+    let nothing = |value: &Value| value.is_null() || value.as_str() == Some("");
+    match raw_entries(object) {
+        Some([]) => true,
+        Some([one]) => one.as_object().is_some_and(|entry| entry.values().all(nothing)),
         _ => false,
     }
 }
@@ -388,9 +395,7 @@ fn cap(entries: &mut Vec<ManagedFieldsEntry>) {
         let time = entry.time.clone();
         let place = kept.iter().position(|other| other.as_ref().is_some_and(|other| other.is_same(&bucket)));
         let place = place.unwrap_or(first);
-        if place == at {
-            continue;
-        }
+        // Upstream forgets what was put together before when that is not the oldest entry; so do we.
         let fields = kept[at].take().map(|entry| entry.fields).unwrap_or_default();
         if let Some(into) = &mut kept[place] {
             let before = std::mem::take(&mut into.fields);

@@ -19,6 +19,8 @@ mod fields;
 mod filter;
 #[cfg(test)]
 mod golden;
+#[cfg(test)]
+mod hostile;
 mod last_applied;
 mod manager;
 mod merge;
@@ -35,7 +37,9 @@ mod zero;
 pub use element::{ElementError, PathElement};
 pub use entry::{EntriesError, ManagedFieldsEntry, Operation, read_entries, sorted_entries, write_entries};
 pub use filter::{Filter, Pattern};
-pub use manager::{ApplyError, FieldManager, MAX_UPDATE_MANAGERS, OneVersion, OtherVersions, check_after_admission};
+pub use manager::{
+    ApplyError, FieldManager, MAX_UPDATE_MANAGERS, OneVersion, OtherVersions, asks_to_clear, check_after_admission,
+};
 pub use scale::ScaleHandler;
 pub use set::{FieldSet, MAX_DEPTH};
 pub use timestamps::keep_timestamps;

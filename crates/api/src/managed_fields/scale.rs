@@ -1,6 +1,6 @@
 //! The entries of an object seen through its `scale` subresource.
 
-use super::{EntriesError, FieldSet, ManagedFieldsEntry, PathElement};
+use super::{FieldSet, ManagedFieldsEntry, PathElement};
 use crate::Str;
 
 /// The version of scales.
@@ -37,13 +37,14 @@ impl ScaleHandler<'_> {
 
     /// The entries of the object after its scale was written, given those it had before and those of the scale.
     ///
-    /// # Errors
-    /// If the object's own version has no scale.
+    /// An update has its version in its name, and that of the scale is another: an update through the scale takes the
+    /// field from the same manager's update of the object, too.
+    #[must_use]
     pub fn to_parent(
         &self,
         parent: Vec<ManagedFieldsEntry>,
         mut scale: Vec<ManagedFieldsEntry>,
-    ) -> Result<Vec<ManagedFieldsEntry>, EntriesError> {
+    ) -> Vec<ManagedFieldsEntry> {
         let mut out = Vec::with_capacity(parent.len() + 1);
         for mut entry in parent {
             let Some(path) = self.path(&entry.api_version) else { continue };
@@ -51,7 +52,7 @@ impl ScaleHandler<'_> {
                 out.push(entry);
                 continue;
             };
-            match scale.iter().position(|other| is_same_manager(&entry, other)) {
+            match scale.iter().position(|other| entry.is_same(other)) {
                 Some(at) => drop(scale.remove(at)),
                 None => {
                     let mut replicas = FieldSet::new();
@@ -69,11 +70,6 @@ impl ScaleHandler<'_> {
             fields.insert(self.path(self.api_version).flatten().unwrap_or_default());
             out.push(ManagedFieldsEntry { api_version: Str::from(self.api_version), fields, ..entry });
         }
-        Ok(out)
+        out
     }
-}
-
-/// Whether an entry of the object is that of the scale: by upstream's identifiers, in which an update has its version.
-fn is_same_manager(entry: &ManagedFieldsEntry, scale: &ManagedFieldsEntry) -> bool {
-    entry.is_same(scale)
 }

@@ -222,9 +222,9 @@ impl FieldSet {
             {
                 rest = behind;
             }
-            rest.first().filter(|other| other.element == node.element).is_some_and(|same| {
-                (same.member || !node.member) && node.children.is_subset(&same.children)
-            })
+            rest.first()
+                .filter(|other| other.element == node.element)
+                .is_some_and(|same| (same.member || !node.member) && node.children.is_subset(&same.children))
         })
     }
 
@@ -237,9 +237,8 @@ impl FieldSet {
     }
 
     fn collect(&self, prefix: &mut Vec<PathElement>, paths: &mut Vec<Vec<PathElement>>) {
-        let behind = |prefix: &[PathElement], element: &PathElement| {
-            prefix.iter().chain([element]).cloned().collect::<Vec<_>>()
-        };
+        let behind =
+            |prefix: &[PathElement], element: &PathElement| prefix.iter().chain([element]).cloned().collect::<Vec<_>>();
         paths.extend(self.nodes.iter().filter(|node| node.member).map(|node| behind(prefix, &node.element)));
         for node in self.nodes.iter().filter(|node| !node.children.is_empty()) {
             prefix.push(node.element.clone());

@@ -24,6 +24,16 @@ impl From<String> for Failure {
     }
 }
 
+/// What an apply has made.
+#[derive(Debug)]
+pub(super) struct Applied {
+    /// The object, without entries.
+    pub(super) object: Map,
+    /// Whether it is another than before.
+    pub(super) changed: bool,
+    pub(super) entries: Vec<ManagedFieldsEntry>,
+}
+
 /// A field that another manager owns.
 #[derive(Clone, Debug)]
 pub(super) struct Conflict {
@@ -108,7 +118,8 @@ impl<'a> Updater<'a> {
     }
 
     fn compare(&self, ty: Ty<'_>, old: &Map, new: &Map) -> Result<Comparison, String> {
-        let comparison = compare::compare(ty, old, new).map_err(|error| format!("failed to compare objects: {error}"))?;
+        let comparison =
+            compare::compare(ty, old, new).map_err(|error| format!("failed to compare objects: {error}"))?;
         Ok(comparison.without(self.filter))
     }
 
@@ -132,8 +143,11 @@ impl<'a> Updater<'a> {
             }
             if entry.api_version != self.version && others.iter().all(|(version, _)| *version != entry.api_version) {
                 let version = entry.api_version.as_str();
-                let old = self.convert_map(live, version).map_err(|error| format!("failed to convert old object: {error}"))?;
-                let new = self.convert_map(new, version).map_err(|error| format!("failed to convert new object: {error}"))?;
+                let old = self
+                    .convert_map(live, version)
+                    .map_err(|error| format!("failed to convert old object: {error}"))?;
+                let new =
+                    self.convert_map(new, version).map_err(|error| format!("failed to convert new object: {error}"))?;
                 let (Some(old), Some(new), Some(ty)) = (old, new, self.ty(version)) else {
                     taken.push(None);
                     continue;
@@ -142,7 +156,8 @@ impl<'a> Updater<'a> {
             }
             let other = others.iter().find(|(version, _)| *version == entry.api_version);
             let comparison = other.map_or(&main, |(_, comparison)| comparison);
-            let lost = entry.fields.intersection(&comparison.modified).union(entry.fields.intersection(&comparison.added));
+            let lost =
+                entry.fields.intersection(&comparison.modified).union(entry.fields.intersection(&comparison.added));
             if !lost.is_empty() && !force {
                 let owner = ManagedFieldsEntry { fields: FieldSet::new(), ..entry.clone() };
                 conflicts.extend(lost.paths().into_iter().map(|path| Conflict { owner: owner.clone(), path }));
@@ -176,8 +191,7 @@ impl<'a> Updater<'a> {
         Ok((entries, modified.union(added)))
     }
 
-    /// What `live` becomes when `manager` applies `config`, and the entries then. The object is nothing if it stays
-    /// the same.
+    /// What `live` becomes when `manager` applies `config`.
     pub(super) fn apply(
         &self,
         live: &Map,
@@ -185,12 +199,12 @@ impl<'a> Updater<'a> {
         mut entries: Vec<ManagedFieldsEntry>,
         manager: ManagedFieldsEntry,
         force: bool,
-    ) -> Result<(Option<Map>, Vec<ManagedFieldsEntry>), Failure> {
+    ) -> Result<Applied, Failure> {
         self.reconcile(&mut entries);
         let ty = self.own_ty();
         let set = field_set(ty, &config).map_err(|error| format!("failed to get field set: {error}"))?;
         let set = self.filter.apply(set);
-        let mut merged = Value::Object(live.clone());
+        let mut merged = Value::Object(without_entries(live));
         merge(ty, &mut merged, config).map_err(|error| format!("failed to merge config: {error}"))?;
         let (own, last) = match entries.iter().position(|entry| entry.is_same(&manager)) {
             Some(at) => {
@@ -208,12 +222,12 @@ impl<'a> Updater<'a> {
         let Typed { value, .. } = self
             .prune(merged, &entries, own, last.as_ref())
             .map_err(|error| format!("failed to prune fields: {error}"))?;
-        let Value::Object(new) = value else {
+        let Value::Object(object) = value else {
             return Err(Failure::Other("nothing is left of the object".to_owned()));
         };
-        self.disown(live, &new, &mut entries, Some(own), force)?;
-        let same = maps_equal(live, &new);
-        Ok(((!same).then_some(new), entries))
+        self.disown(live, &object, &mut entries, Some(own), force)?;
+        let changed = !is_same(live, &object);
+        Ok(Applied { object, changed, entries })
     }
 
     /// Takes out what the manager applied the last time but not now, and nobody else owns.
@@ -288,10 +302,39 @@ impl<'a> Updater<'a> {
     }
 }
 
-/// Whether two objects are the same, their `managedFields` aside.
-fn maps_equal(a: &Map, b: &Map) -> bool {
-    a.len() == b.len()
-        && a.entries().iter().zip(b.entries()).all(|((key_a, a), (key_b, b))| key_a == key_b && compare::equal(a, b))
+/// A copy of an object that has no entries.
+fn without_entries(object: &Map) -> Map {
+    let copy = |(key, value): &(Str, Value)| match value {
+        Value::Object(metadata) if key == "metadata" => {
+            let stays = |(key, _): &&(Str, Value)| key != "managedFields";
+            (key.clone(), Value::Object(metadata.entries().iter().filter(stays).cloned().collect()))
+        }
+        value => (key.clone(), value.clone()),
+    };
+    object.entries().iter().map(copy).collect()
+}
+
+/// Whether two objects are the same, entries aside.
+fn is_same(a: &Map, b: &Map) -> bool {
+    fn same<'v>(
+        a: impl Iterator<Item = (&'v str, &'v Value)>,
+        mut b: impl Iterator<Item = (&'v str, &'v Value)>,
+    ) -> bool {
+        for (key, value) in a {
+            match (b.next(), key, value) {
+                (Some((other, Value::Object(b))), "metadata", Value::Object(a)) if other == key => {
+                    let stays = |(key, _): &(&str, &Value)| *key != "managedFields";
+                    if !a.iter().filter(stays).eq(b.iter().filter(stays)) {
+                        return false;
+                    }
+                }
+                (Some((other, b)), _, _) if other == key && compare::equal(value, b) => {}
+                _ => return false,
+            }
+        }
+        b.next().is_none()
+    }
+    same(a.iter(), b.iter())
 }
 
 impl Operation {

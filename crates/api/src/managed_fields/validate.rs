@@ -118,10 +118,9 @@ impl<'v> Walker<'v> {
             (Scalar::Numeric, value) => {
                 self.error(format_args!("expected numeric (int or float), got {}", go_type(value)));
             }
-            (Scalar::String, value) => self.error(format_args!(
-                "expected string, got &value.valueUnstructured{{Value:{}}}",
-                Syntax(value)
-            )),
+            (Scalar::String, value) => {
+                self.error(format_args!("expected string, got &value.valueUnstructured{{Value:{}}}", Syntax(value)))
+            }
             (Scalar::Boolean, value) => self.error(format_args!("expected boolean, got {}", Shown(value, true))),
             (Scalar::Untyped, value) => self.error(format_args!("expected any scalar, got {}", Shown(value, true))),
         }
