@@ -83,13 +83,13 @@ impl PathElement {
                     }
                     write_plain(name, out);
                     out.push(':');
-                    write_escaped(value, out);
+                    out.push_str(&escaped(value));
                 }
                 out.push('}');
             }
             PathElement::Value(value) => {
                 out.push_str("v:");
-                write_escaped(value, out);
+                out.push_str(&escaped(value));
             }
             PathElement::Index(at) => {
                 out.push_str("i:");
@@ -114,16 +114,13 @@ fn write_plain(text: &str, out: &mut String) {
     out.push_str(&String::from_utf8(bytes).expect("escapes of text are text"));
 }
 
-/// JSON in which `<`, `>` and `&` are escaped, as upstream writes the values of path elements.
-fn write_escaped(value: &Value, out: &mut String) {
-    for c in json::to_string(value).chars() {
-        match c {
-            '<' => out.push_str("\\u003c"),
-            '>' => out.push_str("\\u003e"),
-            '&' => out.push_str("\\u0026"),
-            c => out.push(c),
-        }
+/// JSON in which `<`, `>` and `&` are escaped, as Go writes it unless told not to.
+pub(super) fn escaped(value: &Value) -> String {
+    let text = json::to_string(value);
+    if !text.contains(['<', '>', '&']) {
+        return text;
     }
+    text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }
 
 /// Values in upstream's order: numbers, strings, booleans, lists, maps, `null`. Numbers are compared by their size, be

@@ -136,13 +136,9 @@ fn answer(sequence: &Value, step: &Value, live: Option<&Value>, widgets: &Widget
     let kind = GroupVersionKind::new(group, version, text(sequence, "kind"));
     let custom = group == "example.com";
     let schema = if custom { widgets.0.clone() } else { builtin::schema(&kind).unwrap() };
-    let filter = match text(step, "sub") {
-        "" if text(sequence, "kind") == "ConfigMap" || text(sequence, "kind") == "Secret" => Filter::All,
-        "" => Filter::without(&["status"]),
-        _ if custom => Filter::without(&["apiVersion", "kind", "metadata", "spec"]),
-        _ if kind.kind == "Deployment" => Filter::without(&["spec", "metadata.labels"]),
-        _ if kind.kind == "Pod" => Filter::without(&["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"]),
-        _ => Filter::without(&["spec"]),
+    let filter = match custom {
+        true => Filter::of_custom(text(step, "sub"), true),
+        false => Filter::of_builtin(&kind, text(step, "sub")),
     };
     let manager = FieldManager {
         kind: &kind,

@@ -38,15 +38,12 @@ pub(super) fn set(object: &mut Map, mut config: Value) {
     if !has(object) {
         return;
     }
-    if let Some(metadata) = config.get_mut("metadata").and_then(Value::as_object_mut)
-        && let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut)
-    {
+    let annotations = config.get_mut("metadata").and_then(|metadata| metadata.get_mut("annotations")?.as_object_mut());
+    if let Some(annotations) = annotations {
         annotations.remove(ANNOTATION);
-        if annotations.is_empty() {
-            metadata.remove("annotations");
-        }
     }
-    let text = json::to_string(&config) + "\n";
+    let mut text = super::element::escaped(&config);
+    text.push('\n');
     let Some(annotations) =
         object.get_mut("metadata").and_then(|metadata| metadata.get_mut("annotations")?.as_object_mut())
     else {

@@ -2,25 +2,17 @@
 
 use super::{
     FieldSet, Filter, ManagedFieldsEntry, Operation,
+    cap::cap,
+    conflict,
     entry::{clear, raw_entries, read_entries, write_entries},
     last_applied,
     types::Ty,
-    updater::{Applied, Conflict, Failure, Updater},
+    updater::{Applied, Failure, Updater},
     validate::validate,
     zero::zero_object,
 };
-use crate::{
-    Map, Status, Str, Value,
-    names::GroupVersionKind,
-    schema::Schema,
-    status::{StatusCause, cause},
-};
+use crate::{Map, Status, Str, Value, names::GroupVersionKind, schema::Schema};
 
-/// How many entries of updates an object has at most; the oldest are put together.
-pub const MAX_UPDATE_MANAGERS: usize = 10;
-
-/// The manager of entries that were put together.
-const OLD_UPDATES: &str = "ancient-changes";
 /// The manager of all that was there before the first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 /// The manager of a request that names none.
@@ -233,7 +225,9 @@ impl FieldManager<'_> {
         validate(Ty::of(self.schema), &config).map_err(|errors| {
             ApplyError::Internal(format!("failed to create typed patch object ({}): {errors}", self.shown(&config)))
         })?;
-        let last_config = (manager == last_applied::MANAGER && last_applied::has(live)).then(|| config.clone());
+        let last_config = (manager == last_applied::MANAGER
+            && [live].into_iter().chain(config.as_object()).any(last_applied::has))
+        .then(|| config.clone());
 
         let version = self.api_version();
         let updater = Updater::new(&version, self.schema, self.versions, self.filter, &entries);
@@ -336,75 +330,9 @@ fn has_entries(config: &Map) -> bool {
 
 fn internal(failure: Failure, before: &str) -> ApplyError {
     match failure {
-        Failure::Conflicts(conflicts) => ApplyError::Conflicts(Box::new(conflict_status(&conflicts))),
+        Failure::Conflicts(conflicts) => ApplyError::Conflicts(Box::new(conflict::status(&conflicts))),
         Failure::Other(message) => ApplyError::Internal(format!("{before}{message}")),
     }
-}
-
-fn conflict_status(conflicts: &[Conflict]) -> Status {
-    let shown = |conflict: &Conflict| conflict.path.iter().map(ToString::to_string).collect::<String>();
-    let causes = conflicts.iter().map(|conflict| StatusCause {
-        reason: cause::FIELD_MANAGER_CONFLICT.as_str().into(),
-        message: format!("conflict with {}", conflict.owner.shown()),
-        field: shown(conflict),
-    });
-    let message = match conflicts {
-        [one] => format!("Apply failed with 1 conflict: conflict with {}: {}", one.owner.shown(), shown(one)),
-        _ => {
-            let mut lines = Vec::new();
-            for group in conflicts.chunk_by(|a, b| a.owner.is_same(&b.owner)) {
-                lines.extend(group.first().map(|conflict| format!("conflicts with {}:", conflict.owner.shown())));
-                lines.extend(group.iter().map(|conflict| format!("- {}", shown(conflict))));
-            }
-            format!("Apply failed with {} conflicts: {}", conflicts.len(), lines.join("\n"))
-        }
-    };
-    Status::apply_conflict(causes.collect(), message)
-}
-
-/// Puts the oldest entries of updates together, by version, until there are few enough.
-fn cap(entries: &mut Vec<ManagedFieldsEntry>) {
-    let mut updates = entries.iter().filter(|entry| entry.operation.is_update()).count();
-    if updates <= MAX_UPDATE_MANAGERS {
-        return;
-    }
-    let (updaters, mut rest): (Vec<_>, Vec<_>) =
-        std::mem::take(entries).into_iter().partition(|entry| entry.operation.is_update());
-    let mut updaters = updaters;
-    updaters.sort_by_cached_key(|entry| (entry.seconds(), entry.identifier()));
-    let bucket_of = |entry: &ManagedFieldsEntry| ManagedFieldsEntry {
-        manager: OLD_UPDATES.into(),
-        subresource: Str::default(),
-        fields: FieldSet::new(),
-        ..entry.clone()
-    };
-    // The first of a version is put together with the second, not before.
-    let mut kept: Vec<Option<ManagedFieldsEntry>> = updaters.into_iter().map(Some).collect();
-    let mut firsts: Vec<(Str, usize)> = Vec::new();
-    for at in 0..kept.len() {
-        if updates <= MAX_UPDATE_MANAGERS {
-            break;
-        }
-        let Some(entry) = &kept[at] else { continue };
-        let version = entry.api_version.clone();
-        let Some(&(_, first)) = firsts.iter().find(|(known, _)| *known == version) else {
-            firsts.push((version, at));
-            continue;
-        };
-        let bucket = bucket_of(entry);
-        let time = entry.time.clone();
-        let place = kept.iter().position(|other| other.as_ref().is_some_and(|other| other.is_same(&bucket)));
-        let place = place.unwrap_or(first);
-        // Upstream forgets what was put together before when that is not the oldest entry; so do we.
-        let fields = kept[at].take().map(|entry| entry.fields).unwrap_or_default();
-        if let Some(into) = &mut kept[place] {
-            let before = std::mem::take(&mut into.fields);
-            *into = ManagedFieldsEntry { fields: before.union(fields), time, ..bucket };
-        }
-        updates -= 1;
-    }
-    rest.extend(kept.into_iter().flatten());
-    *entries = rest;
 }
 
 /// Checks the entries of an object that admission may have changed; if they cannot be read, they become those that it

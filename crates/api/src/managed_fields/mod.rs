@@ -12,7 +12,9 @@
 //!
 //! Times are handed in by the caller. Defaulting, admission and validation are the caller's, too.
 
+mod cap;
 mod compare;
+mod conflict;
 mod element;
 mod entry;
 mod fields;
@@ -34,12 +36,11 @@ mod validate;
 mod wire;
 mod zero;
 
+pub use cap::MAX_UPDATE_MANAGERS;
 pub use element::{ElementError, PathElement};
 pub use entry::{EntriesError, ManagedFieldsEntry, Operation, read_entries, sorted_entries, write_entries};
 pub use filter::{Filter, Pattern};
-pub use manager::{
-    ApplyError, FieldManager, MAX_UPDATE_MANAGERS, OneVersion, OtherVersions, asks_to_clear, check_after_admission,
-};
+pub use manager::{ApplyError, FieldManager, OneVersion, OtherVersions, asks_to_clear, check_after_admission};
 pub use scale::ScaleHandler;
 pub use set::{FieldSet, MAX_DEPTH};
 pub use timestamps::keep_timestamps;

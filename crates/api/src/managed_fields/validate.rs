@@ -68,9 +68,9 @@ impl<'v> Walker<'v> {
         match (ty.shape(Some(value), self.path.len()), value) {
             (Shape::Scalar(scalar), value) => self.scalar(scalar, value),
             (Shape::Map(fields), Value::Object(map)) => self.map(&fields, map.iter()),
-            (Shape::Map(_), value) => self.error(format_args!("expected map, got {}", Shown(value, true))),
+            (Shape::Map(_), value) => self.error(format_args!("expected map, got {}", Shown(value))),
             (Shape::List(list), Value::Array(items)) => self.list(&list, items),
-            (Shape::List(_), value) => self.error(format_args!("expected list, got {}", Shown(value, true))),
+            (Shape::List(_), value) => self.error(format_args!("expected list, got {}", Shown(value))),
         }
     }
 
@@ -119,10 +119,10 @@ impl<'v> Walker<'v> {
                 self.error(format_args!("expected numeric (int or float), got {}", go_type(value)));
             }
             (Scalar::String, value) => {
-                self.error(format_args!("expected string, got &value.valueUnstructured{{Value:{}}}", Syntax(value)))
+                self.error(format_args!("expected string, got &value.valueUnstructured{{Value:{}}}", Syntax(value)));
             }
-            (Scalar::Boolean, value) => self.error(format_args!("expected boolean, got {}", Shown(value, true))),
-            (Scalar::Untyped, value) => self.error(format_args!("expected any scalar, got {}", Shown(value, true))),
+            (Scalar::Boolean, value) => self.error(format_args!("expected boolean, got {}", Shown(value))),
+            (Scalar::Untyped, value) => self.error(format_args!("expected any scalar, got {}", Shown(value))),
         }
     }
 }
@@ -142,17 +142,14 @@ fn go_type(value: &Value) -> &'static str {
 /// How deep values are printed. They are what a client has sent, and it may have nested them as deep as it likes.
 const MAX_SHOWN: usize = 32;
 
-/// A value as `%v` prints it, within the struct that it is in upstream if it is the outermost.
-struct Shown<'v>(&'v Value, bool);
+/// A value as `%v` prints it, within the struct that it is in upstream.
+struct Shown<'v>(&'v Value);
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.1 {
-            f.write_str("&{")?;
-            show(self.0, MAX_SHOWN, f)?;
-            return f.write_str("}");
-        }
-        show(self.0, MAX_SHOWN, f)
+        f.write_str("&{")?;
+        show(self.0, MAX_SHOWN, f)?;
+        f.write_str("}")
     }
 }
 
