@@ -26,8 +26,9 @@ fn walk(ty: Ty<'_>, value: &Value, depth: usize) -> Result<(bool, FieldSet), Str
         (Shape::List(list), _) if matches!(list.relation, Relation::Atomic) => return Ok((true, set)),
         (Shape::Map(fields), Value::Object(map)) => {
             set.nodes.reserve(map.len());
+            let mut from = 0;
             for (key, value) in map.entries() {
-                let (ty, known) = fields.at(key).unwrap_or((Ty::Deduced, false));
+                let (ty, known) = fields.at_from(&mut from, key).unwrap_or((Ty::Deduced, false));
                 let (leaf, below) = walk(ty, value, depth + 1)?;
                 let empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
                 set.push(|| PathElement::Field(key.clone()), leaf || empty || !known, below);
@@ -94,9 +95,11 @@ pub(super) fn reconcile(set: &mut FieldSet, ty: Ty<'_>) {
 fn walk_set(set: &mut FieldSet, ty: Ty<'_>, depth: usize) {
     match ty.shape(None, depth) {
         Shape::Map(fields) if !fields.is_deduced() => {
+            let mut from = 0;
             for node in &mut set.nodes {
                 let ty = match &node.element {
-                    PathElement::Field(name) => fields.at(name).map(|(ty, _)| ty),
+                    PathElement::Field(_) if node.children.is_empty() => continue,
+                    PathElement::Field(name) => fields.at_from(&mut from, name).map(|(ty, _)| ty),
                     _ => fields.element,
                 };
                 if let Some(ty) = ty {

@@ -21,8 +21,9 @@ fn values(ty: Ty<'_>, object: &mut Value, config: Value, depth: usize) -> Result
     match ty.shape(Some(&config), depth) {
         Shape::Map(fields) if !fields.atomic => match (object, config) {
             (Value::Object(object), Value::Object(config)) if !object.is_empty() => {
+                let mut from = 0;
                 for (key, value) in config {
-                    match (object.get_mut(&key), fields.at(&key)) {
+                    match (object.get_mut(&key), fields.at_from(&mut from, &key)) {
                         (Some(old), Some((ty, _))) => values(ty, old, value, depth + 1)?,
                         _ => drop(object.insert(key, value)),
                     }

@@ -209,6 +209,17 @@ impl<'a> Fields<'a> {
         node.field(name).map(|field| self.ty.below(field.node))
     }
 
+    /// As [`at`](Fields::at), for names that come in their order: each is looked for behind the one before.
+    pub(super) fn at_from(&self, from: &mut usize, name: &str) -> Option<(Ty<'a>, bool)> {
+        match self.ty {
+            Ty::Node { node, resource: false, .. } => match node.field_from(from, name) {
+                Some(field) => Some((self.ty.below(field.node), true)),
+                None => self.element.map(|ty| (ty, false)),
+            },
+            _ => self.at(name),
+        }
+    }
+
     /// The type of a field, and whether it is a known one.
     pub(super) fn at(&self, name: &str) -> Option<(Ty<'a>, bool)> {
         self.field(name).map(|ty| (ty, true)).or_else(|| self.element.map(|ty| (ty, false)))

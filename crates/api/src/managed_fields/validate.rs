@@ -75,8 +75,9 @@ impl<'v> Walker<'v> {
     }
 
     fn map(&mut self, fields: &Fields<'_>, entries: impl Iterator<Item = (&'v str, &'v Value)>) {
+        let mut from = 0;
         for (key, value) in entries {
-            match fields.at(key) {
+            match fields.at_from(&mut from, key) {
                 Some((ty, _)) => self.below(Step::Field(key), ty, value),
                 None => {
                     self.path.push(Step::Field(key));
