@@ -180,7 +180,7 @@ impl Decls {
     fn add(&mut self, shape: Shape, ty: Type, max_elements: i64, min_size: i64) -> DeclId {
         let id = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
         let mut depth = 0;
-        let mut adopt = |all: &mut Vec<Decl>, child: DeclId, step: &str| {
+        let adopt = |all: &mut Vec<Decl>, child: DeclId, step: &str| {
             let child = &mut all[child as usize];
             (child.parent, child.step) = (Some(id), step.to_owned());
             child.depth
