@@ -227,7 +227,7 @@ impl Checker<'_> {
         let target = inside.unwrap_or(&operand);
         let result = match target {
             Type::Map(both) => both.1.clone(),
-            Type::Object(decl) => match self.env.decls.field(*decl, field) {
+            Type::Object(decl) => match self.env.decls.field_or_keyword(*decl, field) {
                 Some(found) => self.env.decls.ty(found),
                 None => {
                     self.error(id, format!("undefined field '{field}'"));

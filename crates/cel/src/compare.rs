@@ -1,6 +1,9 @@
 //! Equality across types, and order.
 
-use std::{cmp::Ordering, collections::HashMap};
+use std::{
+    cmp::Ordering,
+    collections::{HashMap, HashSet},
+};
 
 use capstan_api::{Value, schema::ListType};
 
@@ -95,16 +98,18 @@ fn lists(a: &List<'_>, b: &List<'_>, depth: u32) -> Result<bool, EvalError> {
             Ok(true)
         }
         ListType::Set => {
-            let own: Vec<String> = (0..a.len()).filter_map(|index| a.get(index)?.ok().map(|item| item.show())).collect();
-            let own: std::collections::HashSet<String> = own.into_iter().collect();
-            Ok(b.iter().all(|item| item.is_ok_and(|item| own.contains(&item.show()))))
+            let own: HashSet<String> = a.iter().flatten().map(|item| key_of(&item, &[])).collect();
+            Ok(b.iter().all(|item| item.is_ok_and(|item| own.contains(&key_of(&item, &[])))))
         }
         ListType::Map => keyed(a, b, &view.keys(), depth),
     }
 }
 
-/// The values by which an element is told apart.
-fn key_of(item: &Val<'_>, keys: &[&str]) -> String {
+/// The values by which an element is told apart: itself, unless there are keys.
+pub(crate) fn key_of(item: &Val<'_>, keys: &[&str]) -> String {
+    if keys.is_empty() {
+        return format!("{} {}", item.type_name(), item.show());
+    }
     let part = |key: &str| match item {
         Val::Map(map) => match map.find(&Val::text(key)) {
             Some(Ok(value)) => format!("{} {}", value.type_name(), value.show()),

@@ -72,7 +72,11 @@ fn of_entries(map: &Map<'_>, depth: u32) -> u64 {
 }
 
 fn allocation(factor: f64, size: u64) -> u64 {
-    times_down(size, factor) + 1 + LIST
+    if factor < 0.0 {
+        // A negative number becomes a very large one upstream, and the sum flows over.
+        return 0_u64.wrapping_sub(times_down(size, -factor)).wrapping_add(1 + LIST);
+    }
+    times_down(size, factor).saturating_add(1 + LIST)
 }
 
 /// The cost of comparing all elements of a list with each other.

@@ -149,6 +149,14 @@ impl Decls {
         }
     }
 
+    /// The field, also where a reserved word is not escaped.
+    pub(crate) fn field_or_keyword(&self, id: DeclId, name: &str) -> Option<DeclId> {
+        self.field(id, name).or_else(|| {
+            let escaped = escape(name).filter(|escaped| **escaped == *format!("__{name}__"))?;
+            self.field(id, &escaped)
+        })
+    }
+
     /// The type at the end of a path of fields, `@items`, `@keys` and `@values`.
     pub(crate) fn at_path(&self, root: DeclId, path: &[String]) -> Option<&Decl> {
         let mut here = root;

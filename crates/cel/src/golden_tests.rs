@@ -5,7 +5,7 @@ use std::sync::Arc;
 use capstan_api::{Value, json, schema};
 
 use crate::{
-    Decls, Env, PER_CALL_LIMIT, Program, Shape, Type, Val, check, estimate, parse,
+    Decls, Env, PER_CALL_LIMIT, Program, Shape, Type, Val, check, crd, escape, estimate, parse,
     value::go_float,
     view,
 };
@@ -98,6 +98,73 @@ fn expressions() {
         all += 1;
         if found != expected {
             wrong.push(format!("{expression}\n  want {expected}\n  have {found}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {all} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+const RULES: &str = include_str!("../tests/golden/rules.jsonl");
+
+/// Adds what the rules of a place compile to, and of all places below it.
+fn compiled(path: &str, node: schema::NodeRef<'_>, decls: &Arc<Decls>, out: &mut Vec<String>) {
+    let written: Vec<&Value> = node.rules().flat_map(|rules| rules.validations.iter()).collect();
+    let decl = decls.of(node);
+    if decl.is_none() && !written.is_empty() {
+        out.push(format!("{path}: compile: failed to convert to declType for CEL validation rules"));
+    }
+    for (index, rule) in crd::compile_rules(node, decls, decl, written).iter().enumerate() {
+        let mut text = format!(
+            "{path}[{index}]: old={} cost={} card={} msgcost={} path={}",
+            rule.uses_old_self,
+            rule.max_cost,
+            rule.max_cardinality,
+            rule.message_max_cost,
+            rule.field_path.as_deref().unwrap_or_default()
+        );
+        rule.error.iter().for_each(|error| text.push_str(&format!(" error={error}")));
+        rule.message_error.iter().for_each(|error| text.push_str(&format!(" msgerror={error}")));
+        out.push(text);
+    }
+    if let Some(items) = node.items() {
+        compiled(&format!("{path}[]"), items, decls, out);
+    }
+    if let Some(values) = node.additional() {
+        compiled(&format!("{path}{{}}"), values, decls, out);
+    }
+    for field in node.fields().filter(|field| escape(field.name.as_str()).is_some() && decls.of(field.node).is_some()) {
+        compiled(&format!("{path}.{}", field.name), field.node, decls, out);
+    }
+}
+
+fn run_rules(case: &Value) -> Vec<String> {
+    let root = case.get("root").and_then(Value::as_bool).unwrap_or_default();
+    let schema = schema::structural::compile(case.get("schema").unwrap(), "schema").unwrap();
+    let mut out = Vec::new();
+    compiled("$", schema.root(), &Arc::new(Decls::new(schema.root(), root)), &mut out);
+    if let Some(validator) = crd::Validator::new(schema.root(), root) {
+        let budget = case.get("budget").and_then(Value::as_i64).unwrap_or(crd::RUNTIME_COST_BUDGET);
+        let (value, old) = (case.get("object").unwrap(), case.get("old").filter(|old| !old.is_null()));
+        let (errors, rest) = validator.validate(schema.root(), "root", value, old, budget);
+        let mut errors: Vec<String> = errors.iter().map(|error| format!("invalid: {error}")).collect();
+        errors.sort();
+        out.extend(errors);
+        out.push(format!("spent {}", budget - rest));
+    }
+    out
+}
+
+#[test]
+fn rules() {
+    let (mut wrong, mut all) = (Vec::new(), 0);
+    for line in RULES.lines() {
+        let case = json::parse(line.as_bytes()).unwrap();
+        let expected = case.get("expect").unwrap().as_array().unwrap();
+        let expected: Vec<&str> = expected.iter().map(|line| line.as_str().unwrap()).collect();
+        let found = run_rules(&case);
+        all += 1;
+        if found != expected {
+            let name = case.get("name").unwrap().as_str().unwrap();
+            wrong.push(format!("{name}\n  want {}\n  have {}", expected.join("\n       "), found.join("\n       ")));
         }
     }
     assert!(wrong.is_empty(), "{} of {all} differ:\n{}", wrong.len(), wrong.join("\n"));

@@ -266,6 +266,7 @@ impl Lexer<'_> {
         at += usize::from(bytes);
         let raw = matches!(self.peek(at), Some('r' | 'R'));
         at += usize::from(raw);
+        let prefixed = bytes || raw;
         let quote = self.peek(at).filter(|c| matches!(c, '"' | '\''))?;
         let kind = if bytes { Kind::Bytes } else { Kind::String };
         let triple = (1..3).all(|i| self.peek(at + i) == Some(quote));
@@ -276,7 +277,12 @@ impl Lexer<'_> {
             // Two quotes are an empty string, whatever follows.
             return Some(Ok((kind, at + 2)));
         }
-        Some(self.line(at + 1, quote, raw).map(|end| (kind, end)))
+        match self.line(at + 1, quote, raw) {
+            Ok(end) => Some(Ok((kind, end))),
+            // The letters before the quote are a name then.
+            Err(_) if prefixed => None,
+            Err(at) => Some(Err(at)),
+        }
     }
 
     fn triple(&self, mut at: usize, quote: char, raw: bool) -> Result<usize, usize> {

@@ -10,6 +10,7 @@ mod ast;
 mod check;
 mod compare;
 mod cost;
+pub mod crd;
 mod decl;
 mod error;
 mod escape;

@@ -31,7 +31,7 @@ pub(crate) fn expand(
         };
     };
     Some(match (function, args) {
-        ("all" | "exists" | "exists_one" | "existsOne", &[var, predicate]) => {
+        ("all" | "exists" | "exists_one", &[var, predicate]) => {
             make.simple_name(var, "argument must be a simple name").map(|var| make.quantifier(function, target, var, None, predicate))
         }
         ("all" | "exists" | "exists_one" | "existsOne", &[var, var2, predicate]) => {

@@ -67,6 +67,8 @@ pub fn parse(text: &str) -> Result<Ast, Errors> {
         exprs: 0,
         relations: 0,
         calcs: 0,
+        closers: Vec::new(),
+        recovering: false,
     };
     let root = parser.start();
     let Parser { tree, errors, .. } = parser;
@@ -169,6 +171,10 @@ struct Parser<'a> {
     exprs: u16,
     relations: u16,
     calcs: u16,
+    /// What would end the brackets that are open here.
+    closers: Vec<Kind>,
+    /// An error has just been reported, and nothing fitted since.
+    recovering: bool,
 }
 
 impl Parser<'_> {
@@ -185,7 +191,17 @@ impl Parser<'_> {
         if token.kind != Kind::Eof {
             self.at += 1;
         }
+        self.recovering = false;
         token
+    }
+
+    /// Goes on behind an error: skips what cannot follow here. Nothing is said until something fits again.
+    fn recover(&mut self) -> Parsed<ExprId> {
+        let at = self.token().start;
+        while self.peek(0) != Kind::Eof && !may_follow(self.peek(0)) && !self.closers.contains(&self.peek(0)) {
+            self.at += 1;
+        }
+        self.add(at, Expr::Bad)
     }
 
     fn accept(&mut self, kind: Kind) -> Option<Token> {
@@ -201,7 +217,10 @@ impl Parser<'_> {
     }
 
     fn syntax(&mut self, at: u32, message: &str) {
-        self.errors.report(Some(at), format!("Syntax error: {message}"));
+        if !self.recovering {
+            self.errors.report(Some(at), format!("Syntax error: {message}"));
+        }
+        self.recovering = true;
     }
 
     fn fail(&mut self, at: Offset, message: impl Into<String>) -> Stop {
@@ -214,6 +233,9 @@ impl Parser<'_> {
         let token = self.token();
         if expected.contains(&token.kind) {
             return Ok(());
+        }
+        if self.recovering {
+            return Err(Stop);
         }
         let shown = self.shown(token);
         let wanted = set(expected);
@@ -277,6 +299,15 @@ impl Parser<'_> {
         Ok(root)
     }
 
+    /// Parses inside brackets that `closers` end.
+    fn within(&mut self, closers: &[Kind], parse: fn(&mut Self) -> Parsed<ExprId>) -> Parsed<ExprId> {
+        let before = self.closers.len();
+        self.closers.extend_from_slice(closers);
+        let parsed = parse(self);
+        self.closers.truncate(before);
+        parsed
+    }
+
     fn expr(&mut self) -> Parsed<ExprId> {
         self.exprs += 1;
         if self.exprs > MAX_RECURSION {
@@ -286,7 +317,7 @@ impl Parser<'_> {
         let result = match self.accept(Kind::Question) {
             None => condition,
             Some(op) => {
-                let yes = self.or()?;
+                let yes = self.within(&[Kind::Colon], Parser::or)?;
                 self.expect(Kind::Colon, |kind| STARTS.contains(&kind))?;
                 let no = self.expr()?;
                 self.nest(op.start, call("_?_:_", vec![condition, yes, no]))?
@@ -367,7 +398,9 @@ impl Parser<'_> {
     }
 
     fn unary(&mut self) -> Parsed<ExprId> {
-        self.sync(&STARTS)?;
+        if self.sync(&STARTS).is_err() {
+            return self.recover();
+        }
         let (op, kind) = match self.peek(0) {
             Kind::Exclam => ("!_", Kind::Exclam),
             Kind::Minus if !matches!(self.peek(1), Kind::Int | Kind::Float) => ("-_", Kind::Minus),
@@ -378,8 +411,25 @@ impl Parser<'_> {
         while self.accept(kind).is_some() {
             count += 1;
         }
+        let next = self.token();
+        if !STARTS.contains(&next.kind) {
+            self.no_operand(kind, next);
+            return self.recover();
+        }
         let operand = self.member()?;
         if count % 2 == 0 { Ok(operand) } else { self.add(first, call(op, vec![operand])) }
+    }
+
+    fn no_operand(&mut self, op: Kind, next: Token) {
+        let (shown, wanted) = (self.shown(next), set(&STARTS));
+        if op == Kind::Exclam {
+            return self.syntax(next.start, &format!("extraneous input {shown} expecting {wanted}"));
+        }
+        let from = self.tokens[self.at - 1].start as usize;
+        let input: String = self.chars[from..next.end as usize].iter().collect();
+        self.syntax(next.start, &format!("no viable alternative at input {}", quoted(input.trim_end())));
+        self.recovering = false;
+        self.syntax(next.start, &format!("mismatched input {shown} expecting {wanted}"));
     }
 
     fn member(&mut self) -> Parsed<ExprId> {
@@ -398,11 +448,12 @@ impl Parser<'_> {
         let optional = self.accept(Kind::Question);
         let name = self.token();
         if !matches!(name.kind, Kind::Ident | Kind::EscIdent) {
-            return Err(self.no_field(dot, optional, name));
+            self.no_field(dot, optional.is_some(), name);
+            return self.recover();
         }
         self.advance();
         if name.kind == Kind::EscIdent {
-            self.errors.report(Some(dot.start), "unsupported syntax: '`'");
+            self.errors.report(Some(name.start), "unsupported syntax: '`'");
             return self.nest(dot.start, Expr::Bad);
         }
         let field = self.text(name);
@@ -417,30 +468,26 @@ impl Parser<'_> {
         self.nest(dot.start, Expr::Select { operand, field, test: false })
     }
 
-    fn no_field(&mut self, dot: Token, optional: Option<Token>, found: Token) -> Stop {
-        if let Some(question) = optional {
+    fn no_field(&mut self, dot: Token, optional: bool, found: Token) {
+        if optional {
             let shown = self.shown(found);
             self.syntax(found.start, &format!("mismatched input {shown} expecting {{IDENTIFIER, ESC_IDENTIFIER}}"));
-            let _ = question;
-            return Stop;
+            return self.errors.report(Some(found.start), "unsupported ident kind");
         }
         if matches!(found.kind, Kind::True | Kind::False | Kind::Null) {
             let word = self.text(found);
-            self.syntax(found.start, &format!("mismatched input '{word}' expecting IDENTIFIER"));
-            return Stop;
+            return self.syntax(found.start, &format!("mismatched input '{word}' expecting IDENTIFIER"));
         }
         let input: String = self.chars[dot.start as usize..found.end as usize].iter().collect();
         let input = if found.kind == Kind::Eof { ".".to_owned() } else { input };
-        let shown = quoted(&input);
-        self.syntax(found.start, &format!("no viable alternative at input {shown}"));
-        Stop
+        self.syntax(found.start, &format!("no viable alternative at input {}", quoted(&input)));
     }
 
     fn index(&mut self, operand: ExprId) -> Parsed<ExprId> {
         let open = self.advance().start;
         self.sync(&with(&[Kind::Question]))?;
         let op = if self.accept(Kind::Question).is_some() { "_[?_]" } else { "_[_]" };
-        let index = self.expr()?;
+        let index = self.within(&[Kind::RBracket], Parser::expr)?;
         self.expect(Kind::RBracket, may_follow)?;
         self.nest(open, call(op, vec![operand, index]))
     }
@@ -450,9 +497,10 @@ impl Parser<'_> {
         let mut args = Vec::new();
         self.sync(&with(&[Kind::RParen]))?;
         if self.peek(0) != Kind::RParen {
-            args.push(self.expr()?);
+            const CLOSERS: [Kind; 2] = [Kind::Comma, Kind::RParen];
+            args.push(self.within(&CLOSERS, Parser::expr)?);
             while self.accept(Kind::Comma).is_some() {
-                args.push(self.expr()?);
+                args.push(self.within(&CLOSERS, Parser::expr)?);
             }
         }
         self.expect(Kind::RParen, may_follow)?;
@@ -484,7 +532,7 @@ impl Parser<'_> {
         match token.kind {
             Kind::LParen => {
                 self.advance();
-                let inner = self.expr()?;
+                let inner = self.within(&[Kind::RParen], Parser::expr)?;
                 self.expect(Kind::RParen, may_follow)?;
                 Ok(inner)
             }
@@ -577,7 +625,7 @@ impl Parser<'_> {
         self.sync(&with(&[Kind::RBracket, Kind::Comma, Kind::Question]))?;
         while !matches!(self.peek(0), Kind::RBracket | Kind::Comma) {
             let optional = self.accept(Kind::Question).is_some();
-            items.push((self.expr()?, optional));
+            items.push((self.within(&[Kind::Comma, Kind::RBracket], Parser::expr)?, optional));
             self.sync(&[Kind::RBracket, Kind::Comma])?;
             if self.accept(Kind::Comma).is_none() {
                 break;
@@ -596,9 +644,9 @@ impl Parser<'_> {
         self.sync(&with(&[Kind::RBrace, Kind::Comma, Kind::Question]))?;
         while !matches!(self.peek(0), Kind::RBrace | Kind::Comma) {
             let optional = self.accept(Kind::Question).is_some();
-            let key = self.expr()?;
+            let key = self.within(&[Kind::Colon], Parser::expr)?;
             let colon = self.expect(Kind::Colon, |kind| STARTS.contains(&kind))?;
-            let value = self.expr()?;
+            let value = self.within(&[Kind::Comma, Kind::RBrace], Parser::expr)?;
             entries.push(Entry { at: colon.start, key, value, optional });
             self.sync(&[Kind::RBrace, Kind::Comma])?;
             if self.accept(Kind::Comma).is_none() {

@@ -240,8 +240,7 @@ impl<'a> Val<'a> {
 
 /// A number as Go's `%g` and `%v` print it.
 pub(crate) fn go_float(d: f64) -> String {
-    // The shortest text with an exponent from 1e21 on, where `go::float` has it from 1e6 on as JSON numbers do.
-    if d.is_finite() && d != 0.0 && (1e6..1e21).contains(&d.abs()) { format!("{d}") } else { go::float(d) }
+    go::float(d)
 }
 
 impl<'a> List<'a> {

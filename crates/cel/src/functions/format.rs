@@ -252,7 +252,7 @@ fn scientific(number: f64) -> String {
         .bytes()
         .map(|digit| ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'][usize::from(digit - b'0') % 10])
         .collect();
-    format!("{mantissa}\u{202f}×\u{202f}10{}{raised}", if exponent < 0 { "⁻" } else { "" })
+    format!("{mantissa}×10{}{raised}", if exponent < 0 { "⁻" } else { "" })
 }
 
 fn string(value: &Val<'_>, depth: u32) -> Result<String, String> {

@@ -19,8 +19,8 @@ struct Row {
 }
 
 /// The lengths of upstream's expressions for UUIDs and dates.
-const UUID: u64 = 71;
-const DATE_TIME: u64 = 89;
+const UUID: u64 = 70;
+const DATE_TIME: u64 = 71;
 
 fn unless(right: bool, message: &str) -> Vec<String> {
     if right { Vec::new() } else { vec![message.to_owned()] }

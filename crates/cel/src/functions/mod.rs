@@ -52,7 +52,10 @@ pub(crate) fn find(name: &str) -> Option<Impl> {
 
 /// Makes a call.
 pub(crate) fn run<'a>(call: &Call<'_, 'a>) -> Outcome<'a> {
-    (call.step.run)(call).unwrap_or_else(|| Err(mismatch(&call.step.function, call.args)))
+    (call.step.run)(call).unwrap_or_else(|| {
+        let compiled = call.step.regex.is_some();
+        Err(if compiled { EvalError::no_overload() } else { mismatch(&call.step.function, call.args) })
+    })
 }
 
 /// What is said to arguments that a function does not take.

@@ -1,6 +1,8 @@
 //! Arithmetic, comparisons, `in` and `size`.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, collections::HashMap};
+
+use capstan_api::schema::ListType;
 
 use super::{Call, Impl, fail, int, made, yes};
 use crate::{
@@ -78,6 +80,11 @@ fn add<'a>(call: &Call<'_, 'a>) -> Option<Outcome<'a>> {
 }
 
 fn concat<'a>(a: &List<'a>, b: &List<'a>) -> Outcome<'a> {
+    if let List::View(view) = a
+        && view.list_type() != ListType::Atomic
+    {
+        return merge(a, b, &view.keys());
+    }
     if a.is_empty() {
         return Ok(Val::List(b.clone()));
     }
@@ -86,6 +93,28 @@ fn concat<'a>(a: &List<'a>, b: &List<'a>) -> Outcome<'a> {
     }
     let mut items = a.all()?;
     items.extend(b.all()?);
+    Ok(Val::list(items))
+}
+
+/// Adds to a set what is not in it, and to a list with keys what replaces elements or is new.
+fn merge<'a>(a: &List<'a>, b: &List<'a>, keys: &[&str]) -> Outcome<'a> {
+    let mut items = a.all()?;
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for (index, item) in items.iter().enumerate() {
+        places.insert(compare::key_of(item, keys), index);
+    }
+    for item in b.iter() {
+        let item = item?;
+        let key = compare::key_of(&item, keys);
+        match places.get(&key) {
+            Some(_) if keys.is_empty() => {}
+            Some(&index) => items[index] = item,
+            None => {
+                places.insert(key, items.len());
+                items.push(item);
+            }
+        }
+    }
     Ok(Val::list(items))
 }
 
