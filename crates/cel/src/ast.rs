@@ -31,17 +31,7 @@ pub(crate) struct Fold {
 /// An entry of a map literal.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    pub(crate) at: u32,
     pub(crate) key: ExprId,
-    pub(crate) value: ExprId,
-    pub(crate) optional: bool,
-}
-
-/// A field of a message literal.
-#[derive(Clone, Debug)]
-pub(crate) struct FieldInit {
-    pub(crate) at: u32,
-    pub(crate) name: String,
     pub(crate) value: ExprId,
     pub(crate) optional: bool,
 }
@@ -53,11 +43,27 @@ pub(crate) enum Expr {
     Bad,
     Literal(Literal),
     Ident(String),
-    Select { operand: ExprId, field: String, test: bool },
-    Call { function: String, target: Option<ExprId>, args: Vec<ExprId> },
-    List { items: Vec<(ExprId, bool)> },
-    Map { entries: Vec<Entry> },
-    Struct { name: String, fields: Vec<FieldInit> },
+    Select {
+        operand: ExprId,
+        field: String,
+        test: bool,
+    },
+    Call {
+        function: String,
+        target: Option<ExprId>,
+        args: Vec<ExprId>,
+    },
+    List {
+        items: Vec<(ExprId, bool)>,
+    },
+    Map {
+        entries: Vec<Entry>,
+    },
+    /// A message with the values of its fields. There are no messages, so that nobody asks for the fields' names.
+    Struct {
+        name: String,
+        fields: Vec<ExprId>,
+    },
     Fold(Box<Fold>),
 }
 
@@ -108,7 +114,7 @@ impl Ast {
             Expr::Call { target, args, .. } => target.iter().chain(args).copied().collect(),
             Expr::List { items } => items.iter().map(|(item, _)| *item).collect(),
             Expr::Map { entries } => entries.iter().flat_map(|entry| [entry.key, entry.value]).collect(),
-            Expr::Struct { fields, .. } => fields.iter().map(|field| field.value).collect(),
+            Expr::Struct { fields, .. } => fields.clone(),
             Expr::Fold(fold) => vec![fold.range, fold.init, fold.condition, fold.step, fold.result],
         }
     }

@@ -80,7 +80,10 @@ impl Checked {
     /// Whether a variable is used.
     #[must_use]
     pub fn uses(&self, variable: &str) -> bool {
-        self.references.iter().flatten().any(|reference| matches!(reference, Reference::Ident(name) if name == variable))
+        self.references
+            .iter()
+            .flatten()
+            .any(|reference| matches!(reference, Reference::Ident(name) if name == variable))
     }
 
     pub(crate) fn ty(&self, id: ExprId) -> &Type {
@@ -210,9 +213,7 @@ impl Checker<'_> {
     }
 
     fn select(&mut self, id: ExprId, operand: ExprId, field: &str, test: bool) {
-        if !test
-            && let Some((name, ty)) = self.ast.qualified(id).and_then(|name| self.lookup(&name))
-        {
+        if !test && let Some((name, ty)) = self.ast.qualified(id).and_then(|name| self.lookup(&name)) {
             return self.refer(id, name, ty);
         }
         let ty = self.select_field(id, operand, field, false);
@@ -273,9 +274,11 @@ impl Checker<'_> {
             }
             return;
         };
-        let qualified = self.ast.qualified(target).and_then(|prefix| self.env.function(&format!("{prefix}.{function}")));
+        let qualified =
+            self.ast.qualified(target).and_then(|prefix| self.env.function(&format!("{prefix}.{function}")));
         if let Some(found) = qualified {
-            self.ast.nodes[id as usize] = Expr::Call { function: found.name.to_owned(), target: None, args: args.clone() };
+            self.ast.nodes[id as usize] =
+                Expr::Call { function: found.name.to_owned(), target: None, args: args.clone() };
             return self.resolve(id, found, None, &args);
         }
         self.check(target);
@@ -417,7 +420,7 @@ impl Checker<'_> {
         }
         self.set(id, Type::Error);
         for field in fields {
-            self.check(field.value);
+            self.check(field);
         }
     }
 
@@ -438,8 +441,9 @@ impl Checker<'_> {
             }
             other => {
                 let shown = self.show(other);
-                let message =
-                    format!("expression of type '{shown}' cannot be range of a comprehension (must be list, map, or dynamic)");
+                let message = format!(
+                    "expression of type '{shown}' cannot be range of a comprehension (must be list, map, or dynamic)"
+                );
                 self.error(fold.range, message);
                 (Type::Error, Type::Error)
             }

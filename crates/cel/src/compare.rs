@@ -53,7 +53,13 @@ fn equal_at(a: &Val<'_>, b: &Val<'_>, depth: u32) -> Result<bool, EvalError> {
         (Val::Preserved(a), Val::Preserved(b)) => a == b,
         (Val::Preserved(a), other) => plain(other).is_some_and(|other| **a == other),
         (
-            Val::Ip(_) | Val::Cidr(_) | Val::Quantity(_) | Val::Semver(_) | Val::Url(_) | Val::Format(_) | Val::Authz(_)
+            Val::Ip(_)
+            | Val::Cidr(_)
+            | Val::Quantity(_)
+            | Val::Semver(_)
+            | Val::Url(_)
+            | Val::Format(_)
+            | Val::Authz(_)
             | Val::List(List::View(_))
             | Val::Map(Map::View(_)),
             _,
@@ -229,4 +235,3 @@ pub(crate) fn order(a: &Val<'_>, b: &Val<'_>) -> Result<Ordering, EvalError> {
         _ => return Err(EvalError::no_overload()),
     })
 }
-

@@ -47,7 +47,13 @@ fn inner_size(arg: &Arg<'_>) -> u64 {
 pub(crate) fn equality(a: &Arg<'_>, b: &Arg<'_>, not: bool) -> u64 {
     let simple = matches!(
         a,
-        Ok(Val::Quantity(_) | Val::Ip(_) | Val::Cidr(_) | Val::Format(_) | Val::Url(_) | Val::Semver(_) | Val::Authz(_))
+        Ok(Val::Quantity(_)
+            | Val::Ip(_)
+            | Val::Cidr(_)
+            | Val::Format(_)
+            | Val::Url(_)
+            | Val::Semver(_)
+            | Val::Authz(_))
     );
     if simple && !not { 1 } else { times(inner_size(a).min(inner_size(b)), CHARACTER) }
 }
@@ -135,17 +141,51 @@ fn by_function(function: &str, overload: &str, args: &[Arg<'_>], result: &Arg<'_
         "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => {
             args[0].as_ref().map_or(1, |value| traversal(value, 0))
         }
-        "url" | "lowerAscii" | "upperAscii" | "substring" | "trim" | "jsonpatch.escapeKey" | "cidr" | "isIP"
-        | "isCIDR" | "quantity" | "isQuantity" | "semver" | "isSemver" => times(first(), CHARACTER),
+        "url"
+        | "lowerAscii"
+        | "upperAscii"
+        | "substring"
+        | "trim"
+        | "jsonpatch.escapeKey"
+        | "cidr"
+        | "isIP"
+        | "isCIDR"
+        | "quantity"
+        | "isQuantity"
+        | "semver"
+        | "isSemver" => times(first(), CHARACTER),
         "replace" | "split" | "ip.isCanonical" => times(first(), 2.0 * CHARACTER),
         "join" => times(size(result), 2.0 * CHARACTER),
         "find" | "findAll" => regex(first(), size(&args[1])),
         "ip" if overload == "cidr_ip" => 1,
         "ip" => times(first(), CHARACTER),
-        "masked" | "prefixLength" | "family" | "isUnspecified" | "isLoopback" | "isLinkLocalMulticast"
-        | "isLinkLocalUnicast" | "isGlobalUnicast" | "format.named" | "sign" | "asInteger" | "isInteger"
-        | "asApproximateFloat" | "isGreaterThan" | "isLessThan" | "compareTo" | "add" | "sub" | "major" | "minor"
-        | "patch" | "getScheme" | "getHostname" | "getHost" | "getPort" | "getEscapedPath" | "getQuery" => 1,
+        "masked"
+        | "prefixLength"
+        | "family"
+        | "isUnspecified"
+        | "isLoopback"
+        | "isLinkLocalMulticast"
+        | "isLinkLocalUnicast"
+        | "isGlobalUnicast"
+        | "format.named"
+        | "sign"
+        | "asInteger"
+        | "isInteger"
+        | "asApproximateFloat"
+        | "isGreaterThan"
+        | "isLessThan"
+        | "compareTo"
+        | "add"
+        | "sub"
+        | "major"
+        | "minor"
+        | "patch"
+        | "getScheme"
+        | "getHostname"
+        | "getHost"
+        | "getPort"
+        | "getEscapedPath"
+        | "getQuery" => 1,
         "containsIP" | "containsCIDR" => {
             let base = times(first() * 2, CHARACTER);
             let mask = if function == "containsCIDR" { times(first(), CHARACTER) + 1 } else { 0 };
@@ -166,8 +206,14 @@ fn by_overload(overload: &str, args: &[Arg<'_>]) -> u64 {
         "starts_with_string" | "ends_with_string" | "string_to_bytes" | "bytes_to_string" | "strings_quote"
         | "string_format" => times(arg(0), CHARACTER),
         "in_list" => arg(1),
-        "less_string" | "greater_string" | "less_equals_string" | "greater_equals_string" | "less_bytes"
-        | "greater_bytes" | "less_equals_bytes" | "greater_equals_bytes" => times(arg(0).min(arg(1)), CHARACTER),
+        "less_string"
+        | "greater_string"
+        | "less_equals_string"
+        | "greater_equals_string"
+        | "less_bytes"
+        | "greater_bytes"
+        | "less_equals_bytes"
+        | "greater_equals_bytes" => times(arg(0).min(arg(1)), CHARACTER),
         "add_string" | "add_bytes" => times(arg(0) + arg(1), CHARACTER),
         "matches_string" => times(1 + arg(0), CHARACTER).saturating_mul(times(arg(1), REGEX_CHARACTER)),
         "contains_string" => times(arg(0), CHARACTER).saturating_mul(times(arg(1), CHARACTER)),

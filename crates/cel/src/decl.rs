@@ -76,7 +76,8 @@ struct Place<'a> {
 
 /// Whether a schema says itself that an object has a kind, a version and names.
 pub(crate) fn has_type_and_meta(node: NodeRef<'_>) -> bool {
-    let text = |node: NodeRef<'_>, name: &str| node.field(name).is_some_and(|field| field.node.ty() == SchemaType::String);
+    let text =
+        |node: NodeRef<'_>, name: &str| node.field(name).is_some_and(|field| field.node.ty() == SchemaType::String);
     let meta = node.field("metadata").map(|field| field.node).filter(|meta| meta.ty() == SchemaType::Object);
     text(node, "kind")
         && text(node, "apiVersion")
@@ -144,7 +145,9 @@ impl Decls {
 
     pub(crate) fn field(&self, id: DeclId, name: &str) -> Option<DeclId> {
         match &self.get(id).shape {
-            Shape::Object(fields) => fields.binary_search_by(|(known, _)| known.as_str().cmp(name)).ok().map(|at| fields[at].1),
+            Shape::Object(fields) => {
+                fields.binary_search_by(|(known, _)| known.as_str().cmp(name)).ok().map(|at| fields[at].1)
+            }
             _ => None,
         }
     }
@@ -234,7 +237,8 @@ impl Decls {
             SchemaType::Object if place.single.is_some() => {
                 let value = made[place.single?]?;
                 let least = self.get(value).min_size;
-                let most = rule(node, |rules| rules.max_properties).map_or((MAX_REQUEST_BYTES - 2) / (least + 6), count);
+                let most =
+                    rule(node, |rules| rules.max_properties).map_or((MAX_REQUEST_BYTES - 2) / (least + 6), count);
                 Some(self.add(Shape::Map(value), Type::map(Type::String, self.ty(value)), most, 2))
             }
             SchemaType::Object => Some(self.object(place, made)),

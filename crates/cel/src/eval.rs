@@ -4,8 +4,7 @@ use std::{cell::RefCell, rc::Rc};
 
 use crate::{
     ast::Literal,
-    compare,
-    cost,
+    compare, cost,
     functions::{self, Call},
     macros::ACCU,
     plan::{By, CallStep, FoldStep, Program, Qualifier, Root, Step, StepId},

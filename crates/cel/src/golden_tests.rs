@@ -5,9 +5,7 @@ use std::sync::Arc;
 use capstan_api::{Value, json, schema};
 
 use crate::{
-    Decls, Env, PER_CALL_LIMIT, Program, Shape, Type, Val, check, crd, escape, estimate, parse,
-    value::go_float,
-    view,
+    Decls, Env, PER_CALL_LIMIT, Program, Shape, Type, Val, check, crd, escape, estimate, parse, value::go_float, view,
 };
 
 const FIXTURE: &str = include_str!("../tests/golden/fixture.json");
@@ -168,4 +166,44 @@ fn rules() {
         }
     }
     assert!(wrong.is_empty(), "{} of {all} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Texts that want to use up the stack, the memory or the time.
+#[test]
+fn hostile() {
+    let fails = |text: String, message: &str| {
+        let found = parse(&text).unwrap_err().to_string();
+        assert!(found.contains(message), "{message}: {}", found.chars().take(200).collect::<String>());
+    };
+    let repeat = |text: &str, count: usize| text.repeat(count);
+    fails(repeat("(", 100_000), "expression recursion limit exceeded: 250");
+    fails(repeat("[", 100_000), "expression recursion limit exceeded: 250");
+    fails(repeat("{1:", 30_000), "expression recursion limit exceeded: 250");
+    fails(repeat("f(", 50_000), "expression recursion limit exceeded: 250");
+    fails(repeat("a?b:", 20_000), "expression recursion limit exceeded: 250");
+    fails(format!("{}1", repeat("1+", 49_000)), "max recursion depth exceeded");
+    fails(format!("a{}", repeat(".b", 49_000)), "max recursion depth exceeded");
+    fails(format!("a{}", repeat("[0]", 30_000)), "max recursion depth exceeded");
+    fails(repeat("1", 100_001), "expression code point size exceeds limit: size: 100001, limit 100000");
+    fails(repeat("@", 99_999), "\n1 more errors were truncated");
+    // A long chain is a low tree.
+    let chain = format!("true{}", repeat("&&true", 16_000));
+    let env = Env::default();
+    let checked = check(parse(&chain).unwrap(), &env).unwrap();
+    let program = Program::new(&checked).unwrap();
+    assert!(matches!(program.eval(&[], PER_CALL_LIMIT).result, Ok(Val::Bool(true))));
+    // As high as trees get.
+    for (open, close) in [("[", "]"), ("(1+", ")"), ("!(true||", ")"), ("[1].all(x,", ")"), ("true?1:(", ")")] {
+        for count in 1..250 {
+            let text = format!("{}true{}", repeat(open, count), repeat(close, count));
+            let Ok(ast) = parse(&text) else { break };
+            let Ok(checked) = check(ast, &env) else { continue };
+            let _ = estimate(&checked);
+            let _ = Program::new(&checked).map(|program| program.eval(&[], PER_CALL_LIMIT).cost);
+        }
+    }
+    // Costs end what would take too long.
+    let loops = "lists.range(1000).all(a, lists.range(1000).all(b, lists.range(1000).all(c, a + b + c >= 0)))";
+    let program = Program::new(&check(parse(loops).unwrap(), &env).unwrap()).unwrap();
+    assert_eq!(program.eval(&[], PER_CALL_LIMIT).result.unwrap_err(), crate::EvalError::CostLimit);
 }

@@ -218,7 +218,8 @@ impl Lexer<'_> {
             };
             return Ok((kind, end));
         }
-        let mark = MARKS.iter().find(|(mark, _)| mark.chars().enumerate().all(|(i, m)| self.peek(self.at + i) == Some(m)));
+        let mark =
+            MARKS.iter().find(|(mark, _)| mark.chars().enumerate().all(|(i, m)| self.peek(self.at + i) == Some(m)));
         match mark {
             Some((_, Kind::EscIdent)) => {
                 let inside = |c: char| is_letter(c) || c.is_ascii_digit() || matches!(c, '.' | '-' | '/' | ' ');

@@ -31,9 +31,9 @@ pub(crate) fn expand(
         };
     };
     Some(match (function, args) {
-        ("all" | "exists" | "exists_one", &[var, predicate]) => {
-            make.simple_name(var, "argument must be a simple name").map(|var| make.quantifier(function, target, var, None, predicate))
-        }
+        ("all" | "exists" | "exists_one", &[var, predicate]) => make
+            .simple_name(var, "argument must be a simple name")
+            .map(|var| make.quantifier(function, target, var, None, predicate)),
         ("all" | "exists" | "exists_one" | "existsOne", &[var, var2, predicate]) => {
             make.names(var, var2).map(|(var, var2)| make.quantifier(function, target, var, Some(var2), predicate))
         }
@@ -123,7 +123,14 @@ impl Maker<'_> {
         }
     }
 
-    fn quantifier(&mut self, kind: &str, range: ExprId, var: String, var2: Option<String>, predicate: ExprId) -> ExprId {
+    fn quantifier(
+        &mut self,
+        kind: &str,
+        range: ExprId,
+        var: String,
+        var2: Option<String>,
+        predicate: ExprId,
+    ) -> ExprId {
         let (init, condition, step, result);
         match kind {
             "all" => {
@@ -226,7 +233,16 @@ impl Maker<'_> {
         let range = self.list(Vec::new());
         let condition = self.literal(Literal::Bool(false));
         let step = self.ident(&name);
-        self.fold(Fold { range, var: UNUSED.to_owned(), var2: None, accu: name, init: value, condition, step, result: body })
+        self.fold(Fold {
+            range,
+            var: UNUSED.to_owned(),
+            var2: None,
+            accu: name,
+            init: value,
+            condition,
+            step,
+            result: body,
+        })
     }
 
     fn opt_map(&mut self, kind: &str, target: ExprId, var: ExprId, body: ExprId) -> Result<ExprId, Wrong> {
@@ -245,8 +261,12 @@ impl Maker<'_> {
     }
 
     fn sort_by(&mut self, target: ExprId, var: ExprId, key: ExprId) -> Result<ExprId, Wrong> {
-        if matches!(self.tree.nodes[target as usize], Expr::Literal(_) | Expr::Map { .. } | Expr::Struct { .. } | Expr::Bad) {
-            const KINDS: &str = "sortBy can only be applied to a list, identifier, comprehension, call or select expression";
+        if matches!(
+            self.tree.nodes[target as usize],
+            Expr::Literal(_) | Expr::Map { .. } | Expr::Struct { .. } | Expr::Bad
+        ) {
+            const KINDS: &str =
+                "sortBy can only be applied to a list, identifier, comprehension, call or select expression";
             return self.wrong(target, KINDS);
         }
         let input = self.ident(SORT_INPUT);

@@ -1,8 +1,8 @@
 //! From tokens to a tree, by recursive descent. What is wrong is said in the words of upstream's generated parser.
 
 use crate::{
-    ast::{Ast, Entry, Expr, ExprId, FieldInit, Literal},
-    error::{Errors, Offset},
+    ast::{Ast, Entry, Expr, ExprId, Literal},
+    error::{Errors, MAX_ERRORS, Offset},
     lexer::{self, Kind, Token},
     macros,
     unescape::unescape,
@@ -16,8 +16,23 @@ pub const MAX_RECURSION: u16 = 250;
 pub(crate) const MAX_HEIGHT: u16 = 400;
 
 const RESERVED: [&str; 17] = [
-    "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package",
-    "namespace", "return", "var", "void", "while",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
 ];
 
 /// What an expression can begin with.
@@ -48,14 +63,15 @@ pub fn parse(text: &str) -> Result<Ast, Errors> {
     let mut errors = Errors::new(text);
     if chars.len() > MAX_CODE_POINTS {
         let size = chars.len();
-        errors.report(
-            None,
-            format!("expression code point size exceeds limit: size: {size}, limit {MAX_CODE_POINTS}"),
-        );
+        errors.report(None, format!("expression code point size exceeds limit: size: {size}, limit {MAX_CODE_POINTS}"));
         return Err(errors);
     }
     let (tokens, unreadable) = lexer::tokens(&chars);
-    for bad in unreadable {
+    for (count, bad) in unreadable.into_iter().enumerate() {
+        if count >= MAX_ERRORS {
+            errors.report(Some(bad.start), format!("Syntax error: More than {MAX_ERRORS} syntax errors"));
+            return Err(errors);
+        }
         errors.report(Some(bad.start), format!("Syntax error: token recognition error at: {}", quoted(&bad.text)));
     }
     let mut parser = Parser {
@@ -120,7 +136,7 @@ impl Tree {
             Expr::Call { target, args, .. } => target.iter().chain(args).copied().collect(),
             Expr::List { items } => items.iter().map(|(item, _)| *item).collect(),
             Expr::Map { entries } => entries.iter().flat_map(|entry| [entry.key, entry.value]).collect(),
-            Expr::Struct { fields, .. } => fields.iter().map(|field| field.value).collect(),
+            Expr::Struct { fields, .. } => fields.clone(),
             Expr::Fold(fold) => vec![fold.range, fold.init, fold.condition, fold.step, fold.result],
         }
     }
@@ -146,7 +162,7 @@ impl Tree {
                     entry.value = self.copy(entry.value);
                 }
             }
-            Expr::Struct { fields, .. } => fields.iter_mut().for_each(|field| field.value = self.copy(field.value)),
+            Expr::Struct { fields, .. } => fields.iter_mut().for_each(|field| *field = self.copy(*field)),
             Expr::Fold(fold) => {
                 fold.range = self.copy(fold.range);
                 fold.init = self.copy(fold.init);
@@ -598,17 +614,15 @@ impl Parser<'_> {
         let mut fields = Vec::new();
         self.sync(&[Kind::RBrace, Kind::Comma, Kind::Question, Kind::Ident, Kind::EscIdent])?;
         while matches!(self.peek(0), Kind::Question | Kind::Ident | Kind::EscIdent) {
-            let optional = self.accept(Kind::Question).is_some();
+            self.accept(Kind::Question);
             let token = self.token();
             self.sync(&[Kind::Ident, Kind::EscIdent])?;
             self.advance();
-            let colon = self.expect(Kind::Colon, |kind| STARTS.contains(&kind))?;
-            let value = self.expr()?;
+            self.expect(Kind::Colon, |kind| STARTS.contains(&kind))?;
+            fields.push(self.within(&[Kind::Comma, Kind::RBrace], Parser::expr)?);
             if token.kind == Kind::EscIdent {
                 self.errors.report(Some(token.start), "unsupported syntax: '`'");
             }
-            let name = self.text(token);
-            fields.push(FieldInit { at: colon.start, name, value, optional });
             if self.accept(Kind::Comma).is_none() {
                 break;
             }
@@ -645,9 +659,9 @@ impl Parser<'_> {
         while !matches!(self.peek(0), Kind::RBrace | Kind::Comma) {
             let optional = self.accept(Kind::Question).is_some();
             let key = self.within(&[Kind::Colon], Parser::expr)?;
-            let colon = self.expect(Kind::Colon, |kind| STARTS.contains(&kind))?;
+            self.expect(Kind::Colon, |kind| STARTS.contains(&kind))?;
             let value = self.within(&[Kind::Comma, Kind::RBrace], Parser::expr)?;
-            entries.push(Entry { at: colon.start, key, value, optional });
+            entries.push(Entry { key, value, optional });
             self.sync(&[Kind::RBrace, Kind::Comma])?;
             if self.accept(Kind::Comma).is_none() {
                 break;
@@ -665,7 +679,8 @@ impl Parser<'_> {
         let sign = if self.accept(Kind::Minus).is_some() { "-" } else { "" };
         let token = self.token();
         let text = self.text(token);
-        let expected = [Kind::True, Kind::False, Kind::Null, Kind::Float, Kind::Int, Kind::Uint, Kind::String, Kind::Bytes];
+        let expected =
+            [Kind::True, Kind::False, Kind::Null, Kind::Float, Kind::Int, Kind::Uint, Kind::String, Kind::Bytes];
         if !expected.contains(&token.kind) || !sign.is_empty() && !matches!(token.kind, Kind::Float | Kind::Int) {
             let message = if sign.is_empty() {
                 format!("mismatched input {} expecting {}", self.shown(token), set(&with(&[])))

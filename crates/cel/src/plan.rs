@@ -53,16 +53,37 @@ pub(crate) enum Step {
     Type(String),
     /// Something constant: it is the same every time, and free.
     Constant(StepId),
-    Path { root: Root, qualifiers: Vec<Qualifier> },
+    Path {
+        root: Root,
+        qualifiers: Vec<Qualifier>,
+    },
     /// Whether the last field of a path is there.
-    Present { root: Root, qualifiers: Vec<Qualifier> },
-    Conditional { condition: StepId, yes: StepId, no: StepId, qualifiers: Vec<Qualifier> },
+    Present {
+        root: Root,
+        qualifiers: Vec<Qualifier>,
+    },
+    Conditional {
+        condition: StepId,
+        yes: StepId,
+        no: StepId,
+        qualifiers: Vec<Qualifier>,
+    },
     And([StepId; 2]),
     Or([StepId; 2]),
-    Equal { args: [StepId; 2], not: bool },
+    Equal {
+        args: [StepId; 2],
+        not: bool,
+    },
     /// Whether a value is among constants.
-    Among { value: StepId, list: StepId },
-    Otherwise { optional: StepId, other: StepId, unwrap: bool },
+    Among {
+        value: StepId,
+        list: StepId,
+    },
+    Otherwise {
+        optional: StepId,
+        other: StepId,
+        unwrap: bool,
+    },
     Call(CallStep),
     List(Vec<(StepId, bool)>),
     Map(Vec<(StepId, StepId, bool)>),
@@ -127,7 +148,9 @@ impl Planner<'_> {
     fn plan(&mut self, id: ExprId) -> Result<StepId, String> {
         if let Some(Reference::Ident(name)) = &self.checked.references[id as usize] {
             let step = match self.checked.ty(id) {
-                crate::types::Type::Type(Some(_)) if crate::library::type_named(name).is_some() => Step::Type(name.clone()),
+                crate::types::Type::Type(Some(_)) if crate::library::type_named(name).is_some() => {
+                    Step::Type(name.clone())
+                }
                 _ => Step::Path { root: Root::Variable(name.clone()), qualifiers: Vec::new() },
             };
             return Ok(self.add(step));
@@ -220,7 +243,9 @@ impl Planner<'_> {
                 let optional = function != "_[_]";
                 return Ok(self.qualify(operand, Qualifier { by: By::Step(index), optional }, false));
             }
-            ("or" | "orValue", &[optional, other]) => Step::Otherwise { optional, other, unwrap: function == "orValue" },
+            ("or" | "orValue", &[optional, other]) => {
+                Step::Otherwise { optional, other, unwrap: function == "orValue" }
+            }
             ("@in", &[value, list]) if overload == "in_list" && self.is_constant(list) => {
                 if let Some(step) = self.among(value, list) {
                     return Ok(step);

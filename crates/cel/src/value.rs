@@ -203,7 +203,13 @@ impl<'a> Val<'a> {
             Val::Bytes(bytes) => bytes.len() as u64,
             Val::List(list) => list.len() as u64,
             Val::Map(map) => map.len() as u64,
-            Val::Ip(ip) => if ip.is_ipv4() { 4 } else { 16 },
+            Val::Ip(ip) => {
+                if ip.is_ipv4() {
+                    4
+                } else {
+                    16
+                }
+            }
             Val::Cidr(cidr) => u64::from(cidr.bits.div_ceil(8)),
             _ => return None,
         })

@@ -123,7 +123,11 @@ pub fn view<'a>(value: &'a Value, shape: Shape<'a>) -> Result<Val<'a>, EvalError
         Shape::Node(node) | Shape::Whole(node) => node,
     };
     if value.is_null() {
-        return if node.is_nullable() { Ok(Val::Null) } else { wrong("invalid data, got null for schema with nullable=false") };
+        return if node.is_nullable() {
+            Ok(Val::Null)
+        } else {
+            wrong("invalid data, got null for schema with nullable=false")
+        };
     }
     if node.is_int_or_string() {
         return match value {

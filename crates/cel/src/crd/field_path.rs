@@ -73,7 +73,9 @@ fn unquote(token: &str) -> Result<String, String> {
             Some('t') => '\t',
             Some('v') => '\x0b',
             Some(same @ ('\'' | '\\')) => same,
-            other => return Err(format!("invalid string literal: invalid escape char \\{}", other.unwrap_or_default())),
+            other => {
+                return Err(format!("invalid string literal: invalid escape char \\{}", other.unwrap_or_default()));
+            }
         });
     }
     Ok(out)

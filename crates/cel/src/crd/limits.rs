@@ -71,7 +71,8 @@ pub fn check_rules(schema: NodeRef<'_>, path: &str) -> ErrorList {
     }
     if total.cost > MAX_SCHEMA_COST {
         for (_, path) in total.most {
-            const PART: &str = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
+            const PART: &str =
+                "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
             errors.push(Error::forbidden(path, PART));
         }
         const WHOLE: &str = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
@@ -98,6 +99,7 @@ fn add_below<'a>(place: &Place<'a>, todo: &mut Vec<Place<'a>>) {
     if let Some(values) = node.additional() {
         add(values, format!("{}.additionalProperties", place.path), place.uncorrelatable.clone());
     }
+    // All maps can be correlated: both of their types keep what belongs to a key under it.
     for field in node.fields() {
         add(field.node, format!("{}.properties[{}]", place.path, field.name), place.uncorrelatable.clone());
     }

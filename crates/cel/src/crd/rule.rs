@@ -111,14 +111,14 @@ fn compile(schema: NodeRef<'_>, decls: &Arc<Decls>, decl: Option<DeclId>, rule: 
     let ty = decls.ty(decl);
     let old = if compiled.rule.optional_old_self == Some(true) { Type::optional(ty.clone()) } else { ty.clone() };
     let env = Env::new(decls.clone(), Some(decl)).with("self", ty).with("oldSelf", old);
-    let (checked, program) = match expression(&compiled.rule.rule, &env, &Type::Bool, "", "cel expression must evaluate to a bool")
-    {
-        Ok(both) => both,
-        Err(error) => {
-            compiled.error = Some(error);
-            return compiled;
-        }
-    };
+    let (checked, program) =
+        match expression(&compiled.rule.rule, &env, &Type::Bool, "", "cel expression must evaluate to a bool") {
+            Ok(both) => both,
+            Err(error) => {
+                compiled.error = Some(error);
+                return compiled;
+            }
+        };
     compiled.uses_old_self = checked.uses("oldSelf");
     compiled.max_cost = estimate(&checked).max;
     compiled.max_cardinality = (MAX_REQUEST_BYTES / (decls.get(decl).min_size + 1)).cast_unsigned();
@@ -142,7 +142,13 @@ fn compile(schema: NodeRef<'_>, decls: &Arc<Decls>, decl: Option<DeclId>, rule: 
     compiled
 }
 
-fn expression(text: &str, env: &Env, wanted: &Type, prefix: &str, otherwise: &str) -> Result<(Checked, Program), String> {
+fn expression(
+    text: &str,
+    env: &Env,
+    wanted: &Type,
+    prefix: &str,
+    otherwise: &str,
+) -> Result<(Checked, Program), String> {
     let checked = parse(text)
         .and_then(|ast| check(ast, env))
         .map_err(|errors| format!("{prefix}compilation failed: {errors}"))?;

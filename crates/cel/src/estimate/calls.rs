@@ -1,6 +1,9 @@
 //! What calls can cost, and how large their results can be.
 
-use super::{Coster, EntrySize, Part, longer, sizes::{CostEstimate, SizeEstimate}};
+use super::{
+    Coster, EntrySize, Part, longer,
+    sizes::{CostEstimate, SizeEstimate},
+};
 use crate::{
     ast::{Expr, ExprId, Literal},
     cost::{AUTHORIZATION, CHARACTER, LIST, REGEX_CHARACTER, STRUCT},
@@ -104,7 +107,13 @@ impl<'c> Coster<'c> {
         part.id.and_then(|id| self.entry_size(id))
     }
 
-    fn standard(&mut self, id: ExprId, overload: &str, target: Option<&Part<'c>>, args: &[Part<'c>]) -> Option<Estimate> {
+    fn standard(
+        &mut self,
+        id: ExprId,
+        overload: &str,
+        target: Option<&Part<'c>>,
+        args: &[Part<'c>],
+    ) -> Option<Estimate> {
         Some(match (overload, target, args) {
             ("string_format", Some(target), _) => (computed(target).times_factor(CHARACTER), None),
             ("string_to_bytes", _, [arg]) => {
@@ -135,8 +144,16 @@ impl<'c> Coster<'c> {
                 (if overload == "add_list" { ONE } else { size.times_factor(CHARACTER) }, Some(size))
             }
             (
-                "less_string" | "greater_string" | "less_equals_string" | "greater_equals_string" | "less_bytes"
-                | "greater_bytes" | "less_equals_bytes" | "greater_equals_bytes" | "equals" | "not_equals",
+                "less_string"
+                | "greater_string"
+                | "less_equals_string"
+                | "greater_equals_string"
+                | "less_bytes"
+                | "greater_bytes"
+                | "less_equals_bytes"
+                | "greater_equals_bytes"
+                | "equals"
+                | "not_equals",
                 _,
                 [a, b],
             ) => {
@@ -207,7 +224,13 @@ impl<'c> Coster<'c> {
         })
     }
 
-    fn of_function(&self, function: &str, overload: &str, target: Option<&Part<'c>>, args: &[Part<'c>]) -> Option<Estimate> {
+    fn of_function(
+        &self,
+        function: &str,
+        overload: &str,
+        target: Option<&Part<'c>>,
+        args: &[Part<'c>],
+    ) -> Option<Estimate> {
         let first = || args.first().map(|arg| self.known(arg));
         let by_character = |size: SizeEstimate| (size.times_factor(CHARACTER), None);
         Some(match function {
@@ -240,10 +263,33 @@ impl<'c> Coster<'c> {
                 by_character(first()?)
             }
             "ip.isCanonical" => (first()?.times_factor(2.0 * CHARACTER), None),
-            "masked" | "prefixLength" | "family" | "isUnspecified" | "isLoopback" | "isLinkLocalMulticast"
-            | "isLinkLocalUnicast" | "isGlobalUnicast" | "format.named" | "sign" | "asInteger" | "isInteger"
-            | "asApproximateFloat" | "isGreaterThan" | "isLessThan" | "compareTo" | "add" | "sub" | "major" | "minor"
-            | "patch" | "getScheme" | "getHostname" | "getHost" | "getPort" | "getEscapedPath" | "getQuery" => (ONE, None),
+            "masked"
+            | "prefixLength"
+            | "family"
+            | "isUnspecified"
+            | "isLoopback"
+            | "isLinkLocalMulticast"
+            | "isLinkLocalUnicast"
+            | "isGlobalUnicast"
+            | "format.named"
+            | "sign"
+            | "asInteger"
+            | "isInteger"
+            | "asApproximateFloat"
+            | "isGreaterThan"
+            | "isLessThan"
+            | "compareTo"
+            | "add"
+            | "sub"
+            | "major"
+            | "minor"
+            | "patch"
+            | "getScheme"
+            | "getHostname"
+            | "getHost"
+            | "getPort"
+            | "getEscapedPath"
+            | "getQuery" => (ONE, None),
             "containsIP" | "containsCIDR" => {
                 let address = SizeEstimate { min: 4, max: 16 };
                 let mut cost = address.add(address).times_factor(CHARACTER);

@@ -108,22 +108,26 @@ impl<'a> AuthzVal<'a> {
 
 pub(super) fn find(name: &str) -> Option<Impl> {
     Some(match name {
-        "path" => |call| at(call, Stage::Authorizer, |authz, text| {
-            if text.is_empty() {
-                return fail("path must not be empty");
-            }
-            authz.next(Stage::Path, |question| question.path = Some(text))
-        }),
-        "group" => |call| at(call, Stage::Authorizer, |authz, text| {
-            authz.next(Stage::Group, |question| question.group = text)
-        }),
+        "path" => |call| {
+            at(call, Stage::Authorizer, |authz, text| {
+                if text.is_empty() {
+                    return fail("path must not be empty");
+                }
+                authz.next(Stage::Path, |question| question.path = Some(text))
+            })
+        },
+        "group" => {
+            |call| at(call, Stage::Authorizer, |authz, text| authz.next(Stage::Group, |question| question.group = text))
+        }
         "serviceAccount" => service_account,
-        "resource" => |call| at(call, Stage::Group, |authz, text| {
-            if text.is_empty() {
-                return fail("resource must not be empty");
-            }
-            authz.next(Stage::Resource, |question| question.resource = text)
-        }),
+        "resource" => |call| {
+            at(call, Stage::Group, |authz, text| {
+                if text.is_empty() {
+                    return fail("resource must not be empty");
+                }
+                authz.next(Stage::Resource, |question| question.resource = text)
+            })
+        },
         "subresource" => |call| refine(call, |question, text| question.subresource = text),
         "namespace" => |call| refine(call, |question, text| question.namespace = text),
         "name" => |call| refine(call, |question, text| question.name = text),

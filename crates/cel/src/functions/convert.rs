@@ -137,7 +137,9 @@ fn to_int<'a>(call: &Call<'_, 'a>) -> Option<Outcome<'a>> {
 fn to_uint<'a>(call: &Call<'_, 'a>) -> Option<Outcome<'a>> {
     match call.args {
         [Val::Uint(_)] => Some(Ok(call.args[0].clone())),
-        [Val::Int(n)] => u64::try_from(*n).map_or_else(|_| fail("unsigned integer overflow"), |n| Some(Ok(Val::Uint(n)))),
+        [Val::Int(n)] => {
+            u64::try_from(*n).map_or_else(|_| fail("unsigned integer overflow"), |n| Some(Ok(Val::Uint(n))))
+        }
         [Val::Double(d)] if d.is_finite() && *d >= 0.0 && *d < u64::MAX as f64 => Some(Ok(Val::Uint(*d as u64))),
         [Val::Double(_)] => fail("unsigned integer overflow"),
         [Val::String(text)] if !text.starts_with('+') => match text.parse::<u64>() {

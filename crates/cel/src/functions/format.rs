@@ -132,10 +132,9 @@ pub(crate) fn check(format: &str, args: &[(Type, &'static str)]) -> Result<(), (
     );
     match seen {
         Err(error) => Err((about, error)),
-        Ok(seen) if args.len() > seen => Err((
-            None,
-            format!("too many arguments supplied to string.format (expected {seen}, got {})", args.len()),
-        )),
+        Ok(seen) if args.len() > seen => {
+            Err((None, format!("too many arguments supplied to string.format (expected {seen}, got {})", args.len())))
+        }
         Ok(_) => Ok(()),
     }
 }
@@ -299,7 +298,13 @@ fn element(value: &Val<'_>, depth: u32) -> Result<String, String> {
         Val::Double(d) => go::quote(&go::float(*d)),
         Val::Timestamp(_) => format!("timestamp({})", go::quote(&string(value, depth)?)),
         Val::Duration(_) => format!("duration({})", go::quote(&string(value, depth)?)),
-        Val::Optional(_) | Val::Quantity(_) | Val::Semver(_) | Val::Url(_) | Val::Ip(_) | Val::Cidr(_) | Val::Format(_)
+        Val::Optional(_)
+        | Val::Quantity(_)
+        | Val::Semver(_)
+        | Val::Url(_)
+        | Val::Ip(_)
+        | Val::Cidr(_)
+        | Val::Format(_)
         | Val::Authz(_)
         | Val::Preserved(_) => return Err(format!("no formatting function for {}", value.type_name())),
         other => string(other, depth)?,

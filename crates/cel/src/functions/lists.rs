@@ -15,9 +15,9 @@ pub(super) fn find(name: &str) -> Option<Impl> {
         "min" => |call| extreme(call, "min", Ordering::Greater),
         "max" => |call| extreme(call, "max", Ordering::Less),
         "sets.contains" => |call| two(call).map(|(a, b)| includes(a, b).map(Val::Bool)),
-        "sets.equivalent" => |call| {
-            two(call).map(|(a, b)| includes(a, b).and_then(|yes| Ok(yes && includes(b, a)?)).map(Val::Bool))
-        },
+        "sets.equivalent" => {
+            |call| two(call).map(|(a, b)| includes(a, b).and_then(|yes| Ok(yes && includes(b, a)?)).map(Val::Bool))
+        }
         "sets.intersects" => |call| {
             let (a, b) = two(call)?;
             yes(a.iter().flatten().any(|item| contains(b, &item) == Ok(true)))
@@ -69,9 +69,7 @@ pub(crate) fn index(key: &Val<'_>) -> Result<i64, EvalError> {
         #[expect(clippy::cast_possible_truncation, reason = "whole numbers of that size fit")]
         Val::Double(d) if d.fract() == 0.0 && d.abs() < 9e15 => Ok(*d as i64),
         Val::Uint(n) if i64::try_from(*n).is_ok() => Ok(n.cast_signed()),
-        Val::Double(_) | Val::Uint(_) => {
-            Err(EvalError::new(format!("unsupported index value {} in list", key.show())))
-        }
+        Val::Double(_) | Val::Uint(_) => Err(EvalError::new(format!("unsupported index value {} in list", key.show()))),
         other => Err(EvalError::new(format!("unsupported index type '{}' in list", other.type_name()))),
     }
 }

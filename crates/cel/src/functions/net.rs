@@ -128,7 +128,9 @@ fn parse_ip(text: &str) -> Result<IpAddr, String> {
     let quoted = go::quote(text);
     let Ok(ip) = bare.parse::<IpAddr>() else {
         let why = why_no_ip(text);
-        return Err(format!("IP Address {quoted} parse error during conversion from string: ParseAddr({quoted}): {why}"));
+        return Err(format!(
+            "IP Address {quoted} parse error during conversion from string: ParseAddr({quoted}): {why}"
+        ));
     };
     if !zone.is_empty() {
         return Err(format!("IP address {quoted} with zone value is not allowed"));
@@ -195,7 +197,10 @@ fn parse_cidr(text: &str) -> Result<Cidr, String> {
         return Err(wrong(&format!("ParseAddr({}): {}", go::quote(address), why_no_ip(address))));
     };
     let bad = format!("bad bits after slash: {}", go::quote(bits));
-    if bits.is_empty() || bits.len() > 1 && !matches!(bits.as_bytes()[0], b'1'..=b'9') || !bits.bytes().all(|b| b.is_ascii_digit()) {
+    if bits.is_empty()
+        || bits.len() > 1 && !matches!(bits.as_bytes()[0], b'1'..=b'9')
+        || !bits.bytes().all(|b| b.is_ascii_digit())
+    {
         return Err(wrong(&bad));
     }
     let count: u32 = bits.parse().map_err(|_| wrong(&bad))?;

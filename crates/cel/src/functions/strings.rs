@@ -10,7 +10,9 @@ pub(super) fn find(name: &str) -> Option<Impl> {
         "endsWith" => |call| two(call).and_then(|(a, b)| yes(a.ends_with(b))),
         "charAt" => |call| match call.args {
             [Val::String(text), Val::Int(index)] => match usize::try_from(*index) {
-                Ok(at) if at <= text.chars().count() => made(text.chars().nth(at).map(String::from).unwrap_or_default()),
+                Ok(at) if at <= text.chars().count() => {
+                    made(text.chars().nth(at).map(String::from).unwrap_or_default())
+                }
                 _ => fail(format!("index out of range: {index}")),
             },
             _ => None,

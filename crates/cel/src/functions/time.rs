@@ -147,7 +147,13 @@ fn offset_of(text: &str) -> i32 {
 
 /// Reads a date without a time.
 pub(crate) fn parse_date(text: &str) -> Result<Stamp, String> {
-    let wrong = || format!("parsing time {} as \"2006-01-02\": cannot parse {} as \"2006-01-02\"", go::quote(text), go::quote(text));
+    let wrong = || {
+        format!(
+            "parsing time {} as \"2006-01-02\": cannot parse {} as \"2006-01-02\"",
+            go::quote(text),
+            go::quote(text)
+        )
+    };
     if text.len() != 10 {
         return Err(wrong());
     }
@@ -155,11 +161,13 @@ pub(crate) fn parse_date(text: &str) -> Result<Stamp, String> {
 }
 
 /// Reads a date and a time as OpenAPI's formats have them.
-pub(crate) fn open_api_date_time(text: &str) -> Result<Stamp, ParseError> {
+pub(crate) fn open_api_date_time(text: &str) -> Result<Stamp, String> {
     if text.is_empty() {
         return Ok(Stamp { seconds: 0, nanos: 0, offset: 0 });
     }
-    parse(&text.replace('t', "T").replace('z', "Z"))
+    // Several forms are tried upstream, and the message is about the last of them, which has no zone.
+    let last = |error: ParseError| error.to_string().replacen("05Z07:00", "05", 1);
+    parse(text).map_err(last).or_else(|error| parse(&format!("{text}Z")).map_err(|_| error))
 }
 
 /// The names of units that Go does not know, in nanoseconds.
@@ -198,7 +206,13 @@ pub(crate) fn open_api_duration(text: &str) -> Result<i64, String> {
             "hour" | "hours" => 3600 * NANOS,
             "day" | "days" => DAY * NANOS,
             "wk" | "week" | "weeks" => 7 * DAY * NANOS,
-            _ => UNITS.iter().find(|(known, _)| *known == name.trim_end_matches('s') || *known == name).ok_or_else(wrong)?.1,
+            _ => {
+                UNITS
+                    .iter()
+                    .find(|(known, _)| *known == name.trim_end_matches('s') || *known == name)
+                    .ok_or_else(wrong)?
+                    .1
+            }
         };
         let number: i64 = number[..end].parse().map_err(|_| wrong())?;
         total = total.saturating_add(number.saturating_mul(size));

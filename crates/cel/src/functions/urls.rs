@@ -50,7 +50,9 @@ fn parse<'a>(text: &str) -> Option<Outcome<'a>> {
     }
     let without_fragment = text.split_once('#').map_or(text, |(before, _)| before);
     let (scheme, rest) = match without_fragment.split_once(':') {
-        Some((scheme, rest)) if scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b)) && !scheme.is_empty() => {
+        Some((scheme, rest))
+            if scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b)) && !scheme.is_empty() =>
+        {
             (scheme.to_ascii_lowercase(), rest)
         }
         _ => (String::new(), without_fragment),
