@@ -305,10 +305,8 @@ impl<'v, 'a> Evaluator<'v, 'a> {
         let lazy = call.args.len() > 2 || call.regex.is_some() || call.function == "format";
         for arg in &call.args {
             let value = limit(self.eval(*arg, scope))?;
-            if let (true, Err(error)) = (lazy, &value) {
-                if args.len() + 1 < call.args.len() {
-                    return Err(error.clone());
-                }
+            if let (true, Err(error)) = (lazy && args.len() + 1 < call.args.len(), &value) {
+                return Err(error.clone());
             }
             args.push(value);
         }
@@ -341,10 +339,8 @@ impl<'v, 'a> Evaluator<'v, 'a> {
             Step::Path { root: Root::Variable(name), qualifiers } if name == ACCU && qualifiers.is_empty() => {}
             _ => return None,
         }
-        if let Err(error) = self.variable(ACCU, scope) {
-            if error == EvalError::CostLimit {
-                return Some(Err(error));
-            }
+        if let Err(EvalError::CostLimit) = self.variable(ACCU, scope) {
+            return Some(Err(EvalError::CostLimit));
         }
         if !matches!(inside.state.borrow().accu, Some(Ok(Val::List(List::Made(_)) | Val::Map(Map::Made(_))))) {
             return None;

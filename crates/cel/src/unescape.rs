@@ -31,15 +31,22 @@ fn push(c: char, out: &mut Vec<u8>) {
 fn escape(rest: &mut std::str::Chars<'_>, bytes: bool, out: &mut Vec<u8>) -> Result<(), &'static str> {
     const WRONG: &str = "unable to unescape string";
     let c = rest.next().ok_or("unable to unescape string, found '\\' as last character")?;
+    let plain = match c {
+        'a' => Some('\x07'),
+        'b' => Some('\x08'),
+        'f' => Some('\x0c'),
+        'n' => Some('\n'),
+        'r' => Some('\r'),
+        't' => Some('\t'),
+        'v' => Some('\x0b'),
+        '\\' | '\'' | '"' | '`' | '?' => Some(c),
+        _ => None,
+    };
+    if let Some(plain) = plain {
+        push(plain, out);
+        return Ok(());
+    }
     let (mut value, digits, radix) = match c {
-        'a' => return Ok(out.push(7)),
-        'b' => return Ok(out.push(8)),
-        'f' => return Ok(out.push(12)),
-        'n' => return Ok(out.push(b'\n')),
-        'r' => return Ok(out.push(b'\r')),
-        't' => return Ok(out.push(b'\t')),
-        'v' => return Ok(out.push(11)),
-        '\\' | '\'' | '"' | '`' | '?' => return Ok(push(c, out)),
         'x' | 'X' => (0, 2, 16),
         'u' | 'U' if bytes => return Err(WRONG),
         'u' => (0, 4, 16),

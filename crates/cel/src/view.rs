@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use capstan_api::{
-    Array, Map as JsonMap, Value,
+    Array, Map as JsonMap, Name, Value,
     schema::{Format, ListType, NodeRef, Type},
 };
 
@@ -198,7 +198,7 @@ fn plain(value: &Value) -> Val<'_> {
 
 impl<'a> ListView<'a> {
     fn item_shape(&self) -> Shape<'a> {
-        self.shape.node().and_then(|node| node.items()).map_or(Shape::Plain, Shape::Node)
+        self.shape.node().and_then(NodeRef::items).map_or(Shape::Plain, Shape::Node)
     }
 
     pub(crate) fn get(&self, index: usize) -> Option<Outcome<'a>> {
@@ -206,12 +206,12 @@ impl<'a> ListView<'a> {
     }
 
     pub(crate) fn list_type(&self) -> ListType {
-        self.shape.node().map_or(ListType::Atomic, |node| node.list_type())
+        self.shape.node().map_or(ListType::Atomic, NodeRef::list_type)
     }
 
     /// The fields by which elements are told apart.
     pub(crate) fn keys(&self) -> Vec<&'a str> {
-        self.shape.node().map_or(&[][..], |node| node.list_map_keys()).iter().map(|key| key.as_str()).collect()
+        self.shape.node().map_or(&[][..], NodeRef::list_map_keys).iter().map(Name::as_str).collect()
     }
 }
 
