@@ -301,7 +301,7 @@ impl<'v, 'a> Evaluator<'v, 'a> {
             return outcome;
         }
         let mut args: Vec<Outcome<'a>> = Vec::with_capacity(call.args.len());
-        // Calls with one or two arguments evaluate them all; those with more stop at the first error, and are not charged.
+        // Calls of one or two arguments evaluate them all; those of more stop at the first error, and are not charged.
         let lazy = call.args.len() > 2 || call.regex.is_some() || call.function == "format";
         for arg in &call.args {
             let value = limit(self.eval(*arg, scope))?;
@@ -349,12 +349,13 @@ impl<'v, 'a> Evaluator<'v, 'a> {
             return Some(Err(error));
         }
         let mut added = Vec::with_capacity(2);
-        for arg in &call.args[1..] {
+        let last = call.args.len() - 1;
+        for (index, arg) in call.args.iter().enumerate().skip(1) {
             match self.eval(*arg, scope) {
                 Ok(value) => added.push(value),
                 Err(EvalError::CostLimit) => return Some(Err(EvalError::CostLimit)),
-                // With three arguments the call ends before it is charged.
-                Err(error) => return Some(self.charged(u64::from(call.args.len() == 2), Err(error))),
+                // A call whose last argument is not reached is not charged.
+                Err(error) => return Some(self.charged(u64::from(index == last), Err(error))),
             }
         }
         let accu = inside.state.borrow_mut().accu.replace(Ok(Val::Null));
