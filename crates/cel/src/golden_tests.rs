@@ -194,7 +194,7 @@ fn hostile() {
     assert!(matches!(program.eval(&[], PER_CALL_LIMIT).result, Ok(Val::Bool(true))));
     // As high as trees get.
     for (open, close) in [("[", "]"), ("(1+", ")"), ("!(true||", ")"), ("[1].all(x,", ")"), ("true?1:(", ")")] {
-        for count in 1..250 {
+        for count in [10, 80, 120, 130, 180, 240, 249] {
             let text = format!("{}true{}", repeat(open, count), repeat(close, count));
             let Ok(ast) = parse(&text) else { break };
             let Ok(checked) = check(ast, &env) else { continue };

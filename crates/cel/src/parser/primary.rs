@@ -62,13 +62,16 @@ impl Parser<'_> {
     /// Whether dotted names and a brace follow: the literal of a message. Moves behind the brace if so.
     fn message_name(&mut self, first: &str, dotted: bool) -> Option<(String, u32)> {
         let mut ahead = 0;
-        let mut name = if dotted { format!(".{first}") } else { first.to_owned() };
         while self.peek(ahead) == Kind::Dot && self.peek(ahead + 1) == Kind::Ident {
-            name = format!("{name}.{}", self.text(self.tokens[self.at + ahead + 1]));
             ahead += 2;
         }
         if self.peek(ahead) != Kind::LBrace {
             return None;
+        }
+        let mut name = if dotted { format!(".{first}") } else { first.to_owned() };
+        for token in self.tokens[self.at..self.at + ahead].iter().filter(|token| token.kind == Kind::Ident) {
+            name.push('.');
+            name.push_str(&self.text(*token));
         }
         self.at += ahead;
         let open = self.advance().start;
