@@ -12,6 +12,9 @@ use crate::{
     unify::{Known, most_general},
 };
 
+/// Of how many types a type may be made. What is larger is dynamic.
+const MAX_TYPE_SIZE: usize = 2000;
+
 /// What expressions are checked against: the variables, and the types that schemas declare.
 #[derive(Clone, Debug, Default)]
 pub struct Env {
@@ -149,7 +152,8 @@ impl Checker<'_> {
     }
 
     fn set(&mut self, id: ExprId, ty: Type) {
-        self.types[id as usize] = ty;
+        // Maps of maps could double a type with every step.
+        self.types[id as usize] = if ty.is_within(MAX_TYPE_SIZE) { ty } else { Type::Dyn };
     }
 
     /// The tree's height is bounded, and so is this.

@@ -202,6 +202,9 @@ fn hostile() {
             let _ = Program::new(&checked).map(|program| program.eval(&[], PER_CALL_LIMIT).cost);
         }
     }
+    // A type that doubles with every step.
+    let doubling = format!("[1]{}", repeat(".map(a, {a: a})", 60));
+    let _ = parse(&doubling).and_then(|ast| check(ast, &env));
     // Costs end what would take too long.
     let loops = "lists.range(1000).all(a, lists.range(1000).all(b, lists.range(1000).all(c, a + b + c >= 0)))";
     let program = Program::new(&check(parse(loops).unwrap(), &env).unwrap()).unwrap();

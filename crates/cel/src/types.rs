@@ -97,6 +97,19 @@ impl Type {
         }
     }
 
+    /// Whether the type is made of at most so many types.
+    pub(crate) fn is_within(&self, most: usize) -> bool {
+        let (mut todo, mut seen) = (vec![self], 0);
+        while let Some(ty) = todo.pop() {
+            seen += 1;
+            if seen > most {
+                return false;
+            }
+            todo.extend(ty.params());
+        }
+        true
+    }
+
     /// How messages about types show it.
     pub(crate) fn show(&self, decls: &Decls) -> String {
         match self {
