@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use capstan_api::{
-    GroupVersion, GroupVersionResource, Status,
+    GroupVersion, GroupVersionResource, Status, builtin,
     selector::{FieldSelector, Selector},
     status::{FAILURE, StatusReason},
 };
@@ -23,6 +23,7 @@ use crate::{
     http::{Body, Request, Response},
     impersonation,
     metrics::{self, RequestLabels},
+    registry::{Resource, live},
     request::{
         Endpoint, Query, RequestInfo, Url,
         negotiate::{Protobuf, Serves, check_route},
@@ -32,7 +33,7 @@ use crate::{
         with_timeout,
     },
     server::Inner,
-    warnings::{self, Warnings},
+    warnings::Warnings,
 };
 
 /// Who asks, when the caller is this process itself and says so.
@@ -189,16 +190,28 @@ impl Asked<'_> {
         let gvr = GroupVersionResource::new(&*info.api_group, &*info.api_version, &*info.resource);
         let known = server.registry.resource(&gvr);
         let Some(resource) = known.filter(|resource| {
-            (info.subresource.is_empty() || resource.row.subresource(&info.subresource).is_some())
-                && (resource.namespaced || info.namespace.is_empty() || info.resource == "namespaces")
+            (info.subresource.is_empty() || resource.subresource(&info.subresource).is_some())
+                && fits(resource, info)
                 && (info.parts().count() <= 3 || load == Load::LongRunning)
         }) else {
             let group_version = GroupVersion::new(&*info.api_group, &*info.api_version);
-            let known = server.discovery.documents().get(&group_version.path()).is_some();
-            let mut response = if known { fail(&no_resource()) } else { not_found() };
+            let known = builtin::group_versions().any(|known| known == group_version);
+            let mut response = match server.registry.resource(&gvr).filter(|resource| fits(resource, info)) {
+                // Of a custom resource that is served it is known what it has not.
+                Some(custom) if custom.as_custom().is_some() => {
+                    fail(&Status::not_found(&gvr.group_resource(), &info.name))
+                }
+                _ if known => fail(&no_resource()),
+                _ => not_found(),
+            };
             response.extensions_mut().insert(Unknown);
             return response;
         };
+        if let Some(stored) = &resource.stored
+            && let Err(error) = stored.filled().await
+        {
+            return fail(&live::cache_status(error));
+        }
         let clock = Arc::clone(&server.registry.clock);
         let body = match read_body(body, &*clock, REQUEST_TIMEOUT).await {
             Ok(body) => body,
@@ -216,7 +229,7 @@ impl Asked<'_> {
             warnings,
             closing: parts.extensions.get::<ShutdownSignal>().cloned(),
         };
-        call.warnings.extend(warnings::deprecated(&call.resource.gvk).map(str::to_owned));
+        call.warnings.extend(call.resource.deprecation().map(str::to_owned));
         let mut response = match handlers::dispatch(&mut call).await {
             Ok(response) if info.verb == "watch" && websocket::is_upgrade(&headers) => {
                 websocket::upgrade(parts, response)
@@ -228,6 +241,17 @@ impl Asked<'_> {
         call.warnings.iter().for_each(|warning| told.add(warning));
         told.write(response.headers_mut());
         response
+    }
+}
+
+/// Whether a resource is where the request looks for it. Custom resources in namespaces are listed and watched, but not
+/// written, without one.
+fn fits(resource: &Resource, info: &RequestInfo) -> bool {
+    let everywhere = resource.as_custom().is_none() || matches!(&*info.verb, "list" | "watch");
+    match (resource.namespaced, info.namespace.is_empty()) {
+        (true, true) => everywhere,
+        (false, false) => info.resource == "namespaces",
+        _ => true,
     }
 }
 

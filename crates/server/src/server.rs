@@ -20,6 +20,7 @@ use crate::{
     authentication::{self, Authenticator, OpenIdDocuments, TokenIssuer},
     authorization::{AlwaysAllowPaths, Attributes, Authorizer, Chain, Decision, NodeAuthorizer, Rbac, RbacAuthorizer},
     cache::CacheError,
+    custom,
     discovery::{self, Discovery},
     flowcontrol::FlowControl,
     health::{Endpoint, Health},
@@ -109,7 +110,7 @@ impl Default for Config {
 pub(crate) struct Inner {
     pub(crate) registry: Arc<Registry>,
     pub(crate) in_flight: InFlight,
-    pub(crate) discovery: Discovery,
+    pub(crate) discovery: Arc<Discovery>,
     pub(crate) authenticator: Authenticator,
     pub(crate) token_issuer: Option<TokenIssuer>,
     pub(crate) openid: Option<OpenIdDocuments>,
@@ -172,11 +173,12 @@ impl Server {
         health.start_step("scheduling/bootstrap-system-priority-classes").finish();
         health.start_step("priority-and-fairness-config-producer").finish();
         health.start_step("bootstrap-controller").finish();
-        let discovery = Discovery::new(discovery::Config {
+        let discovery = Arc::new(Discovery::new(discovery::Config {
             server_address: std::net::SocketAddr::new(config.advertise_address, config.secure_port).to_string(),
             other_paths: index::other_paths(&health),
             ..discovery::Config::default()
-        });
+        }));
+        custom::controller::start(&registry, &discovery, &mut tasks).await?;
         let objects = Arc::clone(&registry) as Arc<dyn crate::objects::Objects>;
         let authentication = std::mem::take(&mut config.authentication);
         let inner = Inner {

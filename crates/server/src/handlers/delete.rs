@@ -17,6 +17,7 @@ use super::{
     write::{Current, Effects, answer_json, storable},
 };
 use crate::{
+    custom,
     http::Response,
     registry::{
         Stored, encode,
@@ -246,6 +247,10 @@ fn next_step(stored: &Stored, old: &Map, options: &DeleteOptions, now: Time) -> 
         return namespace_step(old, options, now);
     }
     let mut new = old.clone();
+    if stored.resource == custom::DEFINITIONS && meta(old, "deletionTimestamp").is_empty() {
+        custom::deletion::mark(&mut new, now);
+        return Step::Mark(Box::new(new));
+    }
     let mut graceful = None;
     if stored.strategy.graceful_deletion {
         match grace(&mut new, options, now) {

@@ -9,7 +9,7 @@ use capstan_api::{
     list::{List, Part},
     object::ListMeta,
     partial::{self, PARTIAL_OBJECT_METADATA_LIST},
-    table::{IncludeObject, Table, TableColumnDefinition, TableRow},
+    table::{IncludeObject, Table, TableRow},
     value, yaml,
 };
 use http::{HeaderValue, StatusCode, header};
@@ -17,7 +17,7 @@ use http::{HeaderValue, StatusCode, header};
 use crate::{
     cache::Object,
     http::{Body, Response},
-    pretty, printers,
+    pretty,
     registry::{Resource, encode, live},
     request::{
         Endpoint, MediaType, Negotiated, Query, Transform,
@@ -119,9 +119,8 @@ impl Form {
             Some(Transform::PartialObjectMetadata(_)) => Ok(partial_of(&json)),
             Some(Transform::PartialObjectMetadataList(_)) => {
                 let words = format!(
-                    "you requested PartialObjectMetadataList, but the requested object is not a list (*{}.{})",
-                    go_package(resource),
-                    resource.gvk.kind
+                    "you requested PartialObjectMetadataList, but the requested object is not a list (*{})",
+                    go_type(resource, false)
                 );
                 Err(not_acceptable(words))
             }
@@ -131,7 +130,7 @@ impl Form {
                 let resource_version = version.and_then(Value::as_str).unwrap_or_default().to_owned();
                 let table = Table {
                     metadata: ListMeta { resource_version, ..ListMeta::default() },
-                    column_definitions: columns.then(|| column_definitions(resource)),
+                    column_definitions: columns.then(|| resource.columns()),
                     rows: vec![self.row(resource, &object, json, now)],
                 };
                 let mut out = Vec::new();
@@ -142,7 +141,7 @@ impl Form {
     }
 
     fn row(self, resource: &Resource, object: &Map, json: Bytes, now: Time) -> TableRow<Bytes> {
-        let row = printers::cells(resource.row, object, now);
+        let row = resource.cells(object, now);
         let object = match self.include {
             IncludeObject::None => None,
             IncludeObject::Object => Some(json),
@@ -163,8 +162,10 @@ impl Form {
         match self.negotiated.transform {
             None | Some(Transform::AggregatedDiscovery) => {
                 let items = items.collect::<Result<Vec<_>, _>>()?;
+                // Items of built-in kinds do not say what they are.
                 let head = type_head(resource);
-                let items = items.into_iter().map(|json| without_type(json, &head));
+                let custom = resource.as_custom().is_some();
+                let items = items.into_iter().map(|json| if custom { (None, json) } else { without_type(json, &head) });
                 let mut slices = VecDeque::new();
                 for part in (List { gvk: resource.list_gvk.clone(), metadata, items }).into_parts() {
                     match part {
@@ -177,9 +178,8 @@ impl Form {
             }
             Some(Transform::PartialObjectMetadata(_)) => {
                 let words = format!(
-                    "you requested PartialObjectMetadata, but the requested object is of kind list (*{}.{})",
-                    go_package(resource),
-                    resource.list_gvk.kind
+                    "you requested PartialObjectMetadata, but the requested object is of kind list (*{})",
+                    go_type(resource, true)
                 );
                 Err(not_acceptable(words))
             }
@@ -195,7 +195,7 @@ impl Form {
                     let json = json?;
                     rows.push(self.row(resource, &live::parse(&json)?, json, now));
                 }
-                let table = Table { metadata, column_definitions: Some(column_definitions(resource)), rows };
+                let table = Table { metadata, column_definitions: Some(resource.columns()), rows };
                 let mut out = Vec::new();
                 table.render(&mut out);
                 Ok(self.write(200, out.into()))
@@ -238,17 +238,6 @@ pub(crate) fn in_version(resource: &Resource, object: &Object) -> Result<Bytes, 
     Ok(encode(&super::from_storage(resource, live::parse(&object.json)?)).into())
 }
 
-fn column_definitions(resource: &Resource) -> Vec<TableColumnDefinition> {
-    let define = |column: &capstan_api::builtin::Column| TableColumnDefinition {
-        name: column.name.to_owned(),
-        column_type: column.ty.to_owned(),
-        format: column.format.to_owned(),
-        description: String::new(),
-        priority: column.priority,
-    };
-    resource.row.columns.iter().map(define).collect()
-}
-
 fn partial_of(json: &[u8]) -> Bytes {
     let mut out = Vec::new();
     partial::render(metadata_of(json).unwrap_or(b"{}"), &mut out);
@@ -284,6 +273,12 @@ fn without_type(json: Bytes, head: &[u8]) -> (Option<Bytes>, Bytes) {
     (None, encode(&object).into())
 }
 
-fn go_package(resource: &Resource) -> &str {
-    super::decode::internal_package(&resource.gvk.group)
+/// The Go type of an object or a list, which some refusals name.
+fn go_type(resource: &Resource, list: bool) -> String {
+    let kind = if list { &resource.list_gvk.kind } else { &resource.gvk.kind };
+    match resource.as_custom() {
+        Some(_) if list => "unstructured.UnstructuredList".to_owned(),
+        Some(_) => "unstructured.Unstructured".to_owned(),
+        None => format!("{}.{kind}", super::decode::internal_package(&resource.gvk.group)),
+    }
 }

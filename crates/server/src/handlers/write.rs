@@ -15,6 +15,7 @@ use crate::{
     allocation::{Allocation, validate_allocated, validate_allocated_update},
     authorization::{UserInfo, forbidden, rbac},
     cache::Object,
+    custom,
     registry::{
         self, Requester, encode,
         live::{Refused, parse},
@@ -79,6 +80,11 @@ pub(crate) fn metadata(object: &mut Map) -> &mut Map {
 pub(crate) fn storable(call: &Call<'_>, object: Map) -> Map {
     let object = to_storage(&call.resource, object);
     let Some(stored) = &call.resource.stored else { return object };
+    if let Some(served) = call.resource.as_custom() {
+        let mut object = custom::normalize(served.definition(), object);
+        metadata_mut(&mut object).remove("resourceVersion");
+        return object;
+    }
     let mut object = Value::Object(object);
     // What comes from the store is defaulted once more; some defaults follow from what the strategy has filled in.
     if let Some(schema) = capstan_api::builtin::schema(&stored.gvk) {
@@ -253,12 +259,15 @@ fn prepare_new(call: &mut Call<'_>, mut object: Map, dry_run: bool) -> Result<(M
     call.check_namespace(&mut object)?;
     let mut effects = allocate(call, &mut object, None, dry_run)?;
     let (uid, now) = (call.server.registry.ids.uid(), call.now());
-    registry::prepare_for_create(stored.strategy, &mut object, &uid, now);
+    registry::prepare_for_create(resource.strategy().unwrap_or(stored.strategy), &mut object, &uid, now);
     if stored.strategy.resource == "certificatesigningrequests" {
         requested_by(&mut object, call.user);
     }
     let name = meta(&object, "name").to_owned();
-    let mut errors = validation::validate_create(&resource.gvk, &object);
+    let mut errors = match resource.as_custom() {
+        Some(served) => custom::validate::create(served, &object),
+        None => validation::validate_create(&resource.gvk, &object),
+    };
     if is_service(&stored) {
         errors.extend(validate_allocated(&object, None));
     }
@@ -320,7 +329,8 @@ pub(crate) async fn change(call: &mut Call<'_>, change: Change<'_>) -> Result<Wr
     let resource = Arc::clone(&call.resource);
     let group_resource = resource.gvr.group_resource();
     let namespace = call.namespace();
-    let may_create = (stored.strategy.allow_create_on_update && subresource.is_empty()) || create;
+    let strategy = resource.strategy().unwrap_or(stored.strategy);
+    let may_create = (strategy.allow_create_on_update && subresource.is_empty()) || create;
     for attempt in 1..=MAX_ATTEMPTS {
         let current = match stored.cache.peek(namespace, name) {
             Some(object) => Some(Current::of(call, &object)?),
@@ -341,18 +351,19 @@ pub(crate) async fn change(call: &mut Call<'_>, change: Change<'_>) -> Result<Wr
             }
         };
         let mut new = make(call, Some(&old))?;
-        check_version(call, stored.strategy.allow_unconditional_update, &new, &old, name)?;
+        check_version(call, strategy.allow_unconditional_update, &new, &old, name)?;
         check_escalation(call, &new, Some(&old))?;
         call.check_namespace(&mut new)?;
         let mut effects =
             if subresource.is_empty() { allocate(call, &mut new, Some(&old), dry_run)? } else { Effects::default() };
         let now = call.now();
-        registry::prepare_for_update(stored.strategy, subresource, &mut new, &old, now);
+        registry::prepare_for_update(strategy, subresource, &mut new, &old, now);
         metadata_mut(&mut new).insert("resourceVersion", old_revision.to_string());
-        let mut errors = if subresource.is_empty() {
-            validation::validate_update(&resource.gvk, &new, &old)
-        } else {
-            validation::validate_subresource_update(&resource.gvk, subresource, &new, &old)
+        let mut errors = match (resource.as_custom(), subresource) {
+            (Some(served), "status") => custom::validate::update_status(served, &new, &old),
+            (Some(served), _) => custom::validate::update(served, &new, &old),
+            (None, "") => validation::validate_update(&resource.gvk, &new, &old),
+            (None, _) => validation::validate_subresource_update(&resource.gvk, subresource, &new, &old),
         };
         if is_service(&stored) && subresource.is_empty() {
             errors.extend(validate_allocated(&new, Some(&old)));

@@ -1,0 +1,1 @@
+//! Custom resources over a server in this process.
