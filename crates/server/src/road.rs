@@ -192,7 +192,7 @@ impl Asked<'_> {
         let Some(resource) = known.filter(|resource| {
             (info.subresource.is_empty() || resource.subresource(&info.subresource).is_some())
                 && fits(resource, info)
-                && (info.parts().count() <= 3 || load == Load::LongRunning)
+                && (info.parts().count() <= 3 || load == Load::LongRunning || resource.as_custom().is_some())
         }) else {
             let group_version = GroupVersion::new(&*info.api_group, &*info.api_version);
             let known = builtin::group_versions().any(|known| known == group_version);
@@ -318,5 +318,5 @@ fn no_resource() -> Status {
 }
 
 fn not_found() -> Response {
-    plain_text(StatusCode::NOT_FOUND, "404 page not found\n")
+    plain_text(StatusCode::NOT_FOUND, "404 page not found")
 }

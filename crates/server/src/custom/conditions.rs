@@ -18,7 +18,12 @@ pub(crate) struct Condition {
 }
 
 impl Condition {
-    pub(crate) fn new(ty: &'static str, status: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(
+        ty: &'static str,
+        status: &'static str,
+        reason: &'static str,
+        message: impl Into<String>,
+    ) -> Self {
         Condition { ty, status, reason, message: message.into() }
     }
 
@@ -87,9 +92,7 @@ pub(super) fn approval(crd: &mut Map, now: Time) {
     let annotation = annotation.and_then(Value::as_str).unwrap_or_default();
     let name = go::quote(APPROVED);
     let (status, reason, message) = match annotation {
-        "" => {
-            ("False", "MissingAnnotation", format!("protected groups must have approval annotation {name}, {SEE}"))
-        }
+        "" => ("False", "MissingAnnotation", format!("protected groups must have approval annotation {name}, {SEE}")),
         text if text.starts_with("unapproved") => {
             ("False", "UnapprovedAnnotation", format!("not approved: {}", go::quote(text)))
         }

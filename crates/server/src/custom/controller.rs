@@ -201,7 +201,11 @@ impl Controller {
         let waits = self.refused.entry(group.clone()).or_default();
         if wanted != has {
             let (names, conflict) = self.taken.entry(group.clone()).or_default().accept(&wanted, &has);
-            if conflict.is_some() { waits.insert(name.clone()) } else { waits.remove(name) };
+            if conflict.is_some() {
+                waits.insert(name.clone())
+            } else {
+                waits.remove(name)
+            };
             paths::set(&mut crd, "status.acceptedNames", to_map(&names));
             conditions::naming(&mut crd, conflict.as_ref(), now);
         } else {

@@ -58,8 +58,7 @@ impl Deletion {
         let condition = Condition::new("Terminating", "True", "InstanceDeletionInProgress", words);
         let Some(crd) = self.write(&condition, false).await? else { return Ok(()) };
         let (group, plural) = (paths::text(&crd, "spec.group"), paths::text(&crd, "spec.names.plural"));
-        let overlaps =
-            builtin::kinds().any(|kind| kind.group_version.group == *group && kind.resource == *plural);
+        let overlaps = builtin::kinds().any(|kind| kind.group_version.group == *group && kind.resource == *plural);
         let instances = self.instances.as_ref().filter(|_| conditions::is_true(&crd, "Established"));
         let done = match instances {
             _ if overlaps => Condition::new(
@@ -123,7 +122,11 @@ impl Deletion {
             }
             let start = WatchStart::After(page.revision);
             let mut watcher = instances.cache.watch(WatchQuery::all(start)).await.ok();
-            let ops: Vec<Op> = page.items.iter().filter_map(|object| self.op(instances, object).transpose()).collect::<Result<_, _>>()?;
+            let ops: Vec<Op> = page
+                .items
+                .iter()
+                .filter_map(|object| self.op(instances, object).transpose())
+                .collect::<Result<_, _>>()?;
             let waits = ops.is_empty();
             for chunk in ops.chunks(MAX_COMMIT_OPS) {
                 match self.registry.commit(chunk.to_vec(), &[instances]).await {

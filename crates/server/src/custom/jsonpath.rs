@@ -206,9 +206,7 @@ fn array<'t>(text: &'t str, depth: usize, steps: &mut Vec<Step>) -> Result<&'t s
     let mut parts = inner.split(':');
     let number = |what: Option<&str>| match what {
         None | Some("") => Ok(None),
-        Some(text) => {
-            text.parse::<i64>().map(Some).map_err(|_| PathError(format!("invalid array index {inner}")))
-        }
+        Some(text) => text.parse::<i64>().map(Some).map_err(|_| PathError(format!("invalid array index {inner}"))),
     };
     let (start, said_end, step) = (number(parts.next())?, parts.next(), parts.next());
     if parts.next().is_some() {
@@ -373,7 +371,11 @@ impl Slice {
     }
 }
 
-fn passes(left: &JsonPath, comparison: Option<&(Operator, JsonPath)>, item: &Cow<'_, Value>) -> Result<bool, PathError> {
+fn passes(
+    left: &JsonPath,
+    comparison: Option<&(Operator, JsonPath)>,
+    item: &Cow<'_, Value>,
+) -> Result<bool, PathError> {
     let lefts = left.follow(vec![item.clone()]);
     let Some((operator, right)) = comparison else { return Ok(lefts.is_ok_and(|found| !found.is_empty())) };
     let (lefts, rights) = (lefts?, right.follow(vec![item.clone()])?);
@@ -414,7 +416,9 @@ mod tests {
         let check = |path: &str, expected: &str| {
             let found = JsonPath::parse(path).and_then(|path| path.find(&object));
             let shown = match found {
-                Ok(found) => found.iter().map(|value| capstan_api::json::to_string(value)).collect::<Vec<_>>().join(" "),
+                Ok(found) => {
+                    found.iter().map(|value| capstan_api::json::to_string(value)).collect::<Vec<_>>().join(" ")
+                }
                 Err(error) => format!("! {error}"),
             };
             assert_eq!(shown, expected, "{path}");

@@ -3,7 +3,11 @@
 //! [`Rules::compile`] gets a schema with the rules as they are written, and [`Rules::check`] is asked about every write
 //! of an object whose schema has any. Until there is a CEL engine, rules are kept and everything is accepted.
 
-use capstan_api::{Map, field::ErrorList, schema::{NodeRef, Schema}};
+use capstan_api::{
+    Map,
+    field::ErrorList,
+    schema::{NodeRef, Schema},
+};
 
 /// The compiled rules of a schema.
 pub(super) struct Rules;

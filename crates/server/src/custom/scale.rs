@@ -62,5 +62,6 @@ pub(crate) fn get(scale: &Scale, object: &Map) -> Result<Map, Status> {
 /// # Errors
 /// When there is no place for it.
 pub(crate) fn write(scale: &Scale, object: &mut Map, replicas: i64) -> Result<(), Status> {
-    nested::set(object, &parts(&scale.spec_replicas), replicas).map_err(|error| Status::internal_error(error.to_string()))
+    nested::set(object, &parts(&scale.spec_replicas), replicas)
+        .map_err(|error| Status::internal_error(error.to_string()))
 }

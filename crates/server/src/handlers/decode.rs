@@ -7,8 +7,8 @@ use capstan_api::{
     schema::Schema,
 };
 
-use crate::{base64, custom, registry::Resource};
 use crate::request::{MediaType, body_media_type, negotiate::Protobuf, options::FieldValidation};
+use crate::{base64, custom, registry::Resource};
 
 /// Where upstream says that its scheme of built-in kinds was made.
 const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";

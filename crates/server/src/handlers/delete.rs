@@ -193,19 +193,19 @@ pub(crate) fn check_preconditions(
 ) -> Result<(), Status> {
     let Some(wanted) = &options.preconditions else { return Ok(()) };
     let resource = &call.resource;
+    let own_words = resource.gvr.resource == *"namespaces" || resource.gvr.group_resource() == custom::DEFINITIONS;
     let conflict = |words: String| {
-        // Upstream names the kind here, not the resource, except for namespaces.
-        let named = if resource.gvr.resource == *"namespaces" {
+        // Upstream names the kind here, not the resource, except for those that do it by themselves.
+        let named = if own_words {
             resource.gvr.group_resource()
         } else {
             capstan_api::GroupResource::new(resource.gvk.group.clone(), resource.gvk.kind.clone())
         };
         Err(Status::conflict(&named, name, words))
     };
-    let is_namespace = resource.gvr.resource == *"namespaces";
     if let Some(uid) = wanted.uid.as_deref().filter(|uid| *uid != meta(old, "uid")) {
         let found = meta(old, "uid");
-        return conflict(if is_namespace {
+        return conflict(if own_words {
             format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {found}")
         } else {
             format!(
@@ -216,7 +216,7 @@ pub(crate) fn check_preconditions(
     }
     if let Some(version) = wanted.resource_version.as_deref().filter(|v| *v != meta(old, "resourceVersion")) {
         let found = meta(old, "resourceVersion");
-        return conflict(if is_namespace {
+        return conflict(if own_words {
             format!(
                 "Precondition failed: ResourceVersion in precondition: {version}, ResourceVersion in object meta: {found}"
             )

@@ -117,6 +117,9 @@ impl Form {
         match self.negotiated.transform {
             None | Some(Transform::AggregatedDiscovery) => Ok(json),
             Some(Transform::PartialObjectMetadata(_)) => Ok(partial_of(&json)),
+            Some(Transform::PartialObjectMetadataList(_)) if resource.as_custom().is_some() => {
+                Err(Status::unknown("content is not a list"))
+            }
             Some(Transform::PartialObjectMetadataList(_)) => {
                 let words = format!(
                     "you requested PartialObjectMetadataList, but the requested object is not a list (*{})",
@@ -167,8 +170,10 @@ impl Form {
                 let custom = resource.as_custom().is_some();
                 let items = items.into_iter().map(|json| if custom { (None, json) } else { without_type(json, &head) });
                 let mut slices = VecDeque::new();
+                let starts = custom && metadata.continue_token.is_empty();
                 for part in (List { gvk: resource.list_gvk.clone(), metadata, items }).into_parts() {
                     match part {
+                        Part::Head(head) if starts => slices.push_back(with_continue(head).into()),
                         Part::Head(head) => slices.push_back(head.into()),
                         Part::Fixed(fixed) => slices.push_back(Bytes::from_static(fixed)),
                         Part::Item((brace, json)) => slices.extend(brace.into_iter().chain([json])),
@@ -177,8 +182,9 @@ impl Form {
                 Ok(self.write_slices(200, slices))
             }
             Some(Transform::PartialObjectMetadata(_)) => {
+                let what = if resource.as_custom().is_some() { "a list" } else { "of kind list" };
                 let words = format!(
-                    "you requested PartialObjectMetadata, but the requested object is of kind list (*{})",
+                    "you requested PartialObjectMetadata, but the requested object is {what} (*{})",
                     go_type(resource, true)
                 );
                 Err(not_acceptable(words))
@@ -255,6 +261,16 @@ fn metadata_of(json: &[u8]) -> Option<&[u8]> {
             _ => return None,
         }
     }
+}
+
+/// The beginning of a list of custom resources, which says also that it does not go on.
+fn with_continue(mut head: Vec<u8>) -> Vec<u8> {
+    const METADATA: &[u8] = b"\"metadata\":{";
+    let Some(at) = head.windows(METADATA.len()).position(|window| window == METADATA) else { return head };
+    let at = at + METADATA.len();
+    let field: &[u8] = if head.get(at) == Some(&b'}') { b"\"continue\":\"\"" } else { b"\"continue\":\"\"," };
+    head.splice(at..at, field.iter().copied());
+    head
 }
 
 /// What the JSON of every object of a built-in kind begins with, which items of a list leave out.

@@ -64,7 +64,11 @@ pub(crate) async fn dispatch(call: &mut Call<'_>) -> Result<Response, Status> {
         "deletecollection" => !named,
         _ => true,
     };
-    if !fits {
+    let custom = resource.as_custom().is_some();
+    if !fits && custom && matches!(&*verb, "update" | "patch") {
+        return Err(Status::bad_request("name must be provided"));
+    }
+    if !fits && !custom {
         return Err(not_allowed(call, &verb));
     }
     match (&*resource.gvr.resource, &*subresource) {

@@ -77,7 +77,11 @@ async fn update(call: &mut Call<'_>) -> Result<Response, Status> {
 }
 
 async fn patch(call: &mut Call<'_>) -> Result<Response, Status> {
-    let patch_type = PatchType::parse(call.header(http::header::CONTENT_TYPE))?;
+    let content_type = call.header(http::header::CONTENT_TYPE);
+    let patch_type = match paths_of(&call.resource) {
+        Some(_) => PatchType::parse_custom(content_type)?,
+        None => PatchType::parse(content_type)?,
+    };
     let form = call.form()?;
     let options = PatchOptions::parse(call.query, patch_type)?.write;
     let (patch, duplicates) = patch::read(&call.body, patch_type, options.field_validation)?;
@@ -112,7 +116,8 @@ fn scaled(call: &mut Call<'_>, mut sent: Map, old: Option<&Map>, dry_run: bool) 
         kind: Some(&SCALE),
     })?;
     let replicas = paths::number(&sent, "spec.replicas");
-    if replicas < 0 {
+    let custom = paths_of(&call.resource).is_some();
+    if replicas < 0 && !custom {
         let path = Path::new("spec");
         let words = "must be greater than or equal to 0";
         let error = Error::invalid(path.child("replicas"), replicas, words);
@@ -126,6 +131,8 @@ fn scaled(call: &mut Call<'_>, mut sent: Map, old: Option<&Map>, dry_run: bool) 
     let metadata = write::metadata(&mut new);
     for field in ["resourceVersion", "uid"] {
         match meta(&sent, field) {
+            // Who says no version does not care, but custom resources need one.
+            "" if custom => {}
             "" => drop(metadata.remove(field)),
             text => drop(metadata.insert(field, text)),
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use capstan_api::{GroupResource, Map, Status, Value};
+use capstan_api::{GroupKind, GroupResource, GroupVersionKind, Map, Status, Value};
 use capstan_storage::{Op, Revision};
 
 use super::{
@@ -272,12 +272,21 @@ fn prepare_new(call: &mut Call<'_>, mut object: Map, dry_run: bool) -> Result<(M
         errors.extend(validate_allocated(&object, None));
     }
     if !errors.is_empty() {
-        return Err(Status::invalid(&resource.gvk.group_kind(), &name, &errors));
+        return Err(Status::invalid(&kind_of(&resource, &object), &name, &errors));
     }
     call.warnings.extend(warnings::warnings_on_create(&resource.gvk, &object));
     call.validate(Admitted::create(&name, &mut object, dry_run))?;
     effects.count(call, Admitted::create(&name, &mut object, dry_run))?;
     Ok((object, effects))
+}
+
+/// The kind that an invalid object is called by: that of a custom resource may be one of the things that are wrong.
+fn kind_of(resource: &registry::Resource, object: &Map) -> GroupKind {
+    if resource.as_custom().is_none() {
+        return resource.gvk.group_kind();
+    }
+    let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
+    GroupVersionKind::from_api_version_and_kind(text("apiVersion"), text("kind")).group_kind()
 }
 
 fn requested_by(object: &mut Map, user: &UserInfo) {
@@ -370,7 +379,7 @@ pub(crate) async fn change(call: &mut Call<'_>, change: Change<'_>) -> Result<Wr
             errors.extend(validate_allocated_update(&new, &old));
         }
         if !errors.is_empty() {
-            return Err(Status::invalid(&resource.gvk.group_kind(), name, &errors));
+            return Err(Status::invalid(&kind_of(&resource, &new), name, &errors));
         }
         call.warnings.extend(match subresource {
             "" => warnings::warnings_on_update(&resource.gvk, &new, &old),
@@ -433,7 +442,7 @@ fn check_version(call: &Call<'_>, unconditional: bool, new: &Map, old: &Map, nam
                 text,
                 "must be an unsigned integer",
             )];
-            let kind = capstan_api::GroupKind::new(group_resource.group.clone(), group_resource.resource.clone());
+            let kind = GroupKind::new(group_resource.group.clone(), group_resource.resource.clone());
             Status::invalid(&kind, name, &errors)
         })?,
     };
@@ -445,8 +454,10 @@ fn check_version(call: &Call<'_>, unconditional: bool, new: &Map, old: &Map, nam
         let path = path.child("resourceVersion");
         let mut error = capstan_api::field::Error::invalid(path, "0x0", "must be specified for an update");
         error.bad_value = None;
-        error.detail = "0x0: must be specified for an update".to_owned();
-        let kind = capstan_api::GroupKind::new(group_resource.group.clone(), group_resource.resource.clone());
+        // Go prints the number with its type, except where there is none.
+        let zero = if call.resource.as_custom().is_some() { "0" } else { "0x0" };
+        error.detail = format!("{zero}: must be specified for an update");
+        let kind = GroupKind::new(group_resource.group.clone(), group_resource.resource.clone());
         return Err(Status::invalid(&kind, name, &vec![error]));
     }
     if version.to_string() != meta(old, "resourceVersion") {
