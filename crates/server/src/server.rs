@@ -211,6 +211,11 @@ impl Server {
         self.inner.authorizer.authorize(attributes).is_allowed()
     }
 
+    #[cfg(test)]
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.inner
+    }
+
     /// From now on `/readyz` says that no more requests should come.
     pub fn shut_down(&self) {
         self.inner.health.shut_down();

@@ -59,7 +59,7 @@ pub(crate) async fn start(
     Ok(())
 }
 
-fn watch(stored: &Stored) -> impl Future<Output = Result<Watcher, CacheError>> {
+pub(super) fn watch(stored: &Stored) -> impl Future<Output = Result<Watcher, CacheError>> {
     stored.cache.watch(WatchQuery::all(WatchStart::State { at: ReadAt::Any, closing_bookmark: false }))
 }
 
