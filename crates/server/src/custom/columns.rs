@@ -1,6 +1,6 @@
 //! The columns of a custom resource's table.
 
-use capstan_api::{Duration, Map, Time, Value, table::TableColumnDefinition};
+use capstan_api::{Duration, Map, Time, Value, go, json, table::TableColumnDefinition};
 
 use super::{definition::Served, jsonpath::JsonPath};
 
@@ -101,9 +101,11 @@ impl Column {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "as Go converts it")]
+/// As Go converts it where upstream runs: what does not fit is the smallest number.
+#[expect(clippy::cast_possible_truncation, reason = "cutting off is the point")]
 fn truncate(n: f64) -> i64 {
-    n as i64
+    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
+    if (-LIMIT..LIMIT).contains(&n) { n as i64 } else { i64::MIN }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "as Go converts it")]
@@ -127,9 +129,9 @@ fn date(text: &str, now: Time) -> String {
 fn value_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.to_string(),
-        Value::Null => "null".to_owned(),
-        Value::Float(number) => capstan_api::go::float(*number),
-        other => capstan_api::json::to_string(other),
+        Value::Null => "<no value>".to_owned(),
+        Value::Float(number) => go::float(*number),
+        other => go::escape_html(&json::to_string(other)),
     }
 }
 

@@ -76,6 +76,9 @@ fn start(options: &ListOptions) -> Result<WatchStart, Status> {
         (Some(true), revision, _) => {
             WatchStart::State { at: ReadAt::NotOlderThan(Revision(revision)), closing_bookmark }
         }
+        // A watch by its path says nothing of this.
+        (None, 0, "") => WatchStart::State { at: ReadAt::Consistent, closing_bookmark },
+        (None, 0, _) => WatchStart::State { at: ReadAt::Any, closing_bookmark },
         (_, 0, _) => WatchStart::Now,
         (_, revision, _) => WatchStart::After(Revision(revision)),
     })
