@@ -85,8 +85,8 @@ impl Column {
         })
     }
 
-    fn cell(&self, object: &Value, now: Time) -> Value {
-        let Ok(found) = self.path.find(object) else { return Value::Null };
+    fn cell(&self, object: &Map, now: Time) -> Value {
+        let Ok(found) = self.path.find_in(object) else { return Value::Null };
         let Some(value) = found.first() else { return Value::Null };
         match (self.ty, &**value) {
             (Type::String, value) => value_text(value).into(),
@@ -160,8 +160,7 @@ impl Served {
     #[must_use]
     pub fn cells(&self, object: &Map, now: Time) -> Vec<Value> {
         let name = object.get("metadata").and_then(|metadata| metadata.get("name")).cloned();
-        let whole = Value::Object(object.clone());
         let name = name.unwrap_or_else(|| "".into());
-        std::iter::once(name).chain(self.printed().all.iter().map(|column| column.cell(&whole, now))).collect()
+        std::iter::once(name).chain(self.printed().all.iter().map(|column| column.cell(object, now))).collect()
     }
 }

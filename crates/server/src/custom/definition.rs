@@ -90,6 +90,12 @@ impl Definition {
         }
     }
 
+    /// The object that says all this, for those who need more of it.
+    #[must_use]
+    pub fn source(&self) -> &Arc<Object> {
+        &self.source
+    }
+
     /// The version that objects are stored in.
     #[must_use]
     pub fn storage(&self) -> usize {

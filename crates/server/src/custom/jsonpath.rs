@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, cmp::Ordering, fmt};
 
-use capstan_api::Value;
+use capstan_api::{Map, Value};
 
 /// How deep filters and unions are nested at most.
 const MAX_DEPTH: usize = 16;
@@ -81,18 +81,33 @@ impl JsonPath {
     /// # Errors
     /// When a step makes no sense for the value that it is taken at.
     pub fn find<'v>(&self, value: &'v Value) -> Result<Found<'v>, PathError> {
-        self.follow(vec![Cow::Borrowed(value)])
+        follow(&self.steps, vec![Cow::Borrowed(value)])
     }
 
-    fn follow<'v>(&self, mut at: Found<'v>) -> Result<Found<'v>, PathError> {
-        for step in &self.steps {
-            at = step.take(at)?;
-            if at.len() > MAX_FOUND {
-                return error("too many values");
-            }
+    /// The same for the fields of an object.
+    ///
+    /// # Errors
+    /// See [`find`](JsonPath::find).
+    pub fn find_in<'v>(&self, object: &'v Map) -> Result<Found<'v>, PathError> {
+        match &self.steps[..] {
+            [Step::Field(name), rest @ ..] => follow(rest, object.get(name).map(Cow::Borrowed).into_iter().collect()),
+            steps => follow(steps, vec![Cow::Owned(Value::Object(object.clone()))]),
         }
-        Ok(at)
     }
+
+    fn follow<'v>(&self, at: Found<'v>) -> Result<Found<'v>, PathError> {
+        follow(&self.steps, at)
+    }
+}
+
+fn follow<'v>(steps: &[Step], mut at: Found<'v>) -> Result<Found<'v>, PathError> {
+    for step in steps {
+        at = step.take(at)?;
+        if at.len() > MAX_FOUND {
+            return error("too many values");
+        }
+    }
+    Ok(at)
 }
 
 fn parse(text: &str, depth: usize) -> Result<JsonPath, PathError> {
@@ -312,7 +327,7 @@ impl Step {
             Step::Slice(slice) => {
                 let mut found = Vec::new();
                 for value in filled {
-                    slice.take(&value, &mut found)?;
+                    slice.take(value, &mut found)?;
                 }
                 found
             }
@@ -331,7 +346,7 @@ impl Step {
                         return error("what is not a list cannot be filtered");
                     }
                     for item in children(&value) {
-                        if passes(left, comparison.as_ref(), &item)? {
+                        if passes(left, comparison.as_ref(), item.clone())? {
                             found.push(item);
                         }
                     }
@@ -344,8 +359,8 @@ impl Step {
 }
 
 impl Slice {
-    fn take<'v>(self, value: &Cow<'v, Value>, found: &mut Found<'v>) -> Result<(), PathError> {
-        let Value::Array(items) = &**value else { return error("not a list") };
+    fn take<'v>(self, value: Cow<'v, Value>, found: &mut Found<'v>) -> Result<(), PathError> {
+        let Value::Array(items) = &*value else { return error("not a list") };
         let length = i64::try_from(items.len()).unwrap_or(i64::MAX);
         let start = if self.start < 0 { self.start.saturating_add(length) } else { self.start };
         let end = match self.end {
@@ -364,21 +379,17 @@ impl Slice {
         }
         let mut at = start;
         while at < end {
-            found.extend(usize::try_from(at).ok().and_then(|at| part(value, |value| nth(value, at))));
+            found.extend(usize::try_from(at).ok().and_then(|at| part(&value, |value| nth(value, at))));
             at = at.saturating_add(self.step);
         }
         Ok(())
     }
 }
 
-fn passes(
-    left: &JsonPath,
-    comparison: Option<&(Operator, JsonPath)>,
-    item: &Cow<'_, Value>,
-) -> Result<bool, PathError> {
+fn passes(left: &JsonPath, comparison: Option<&(Operator, JsonPath)>, item: Cow<'_, Value>) -> Result<bool, PathError> {
     let lefts = left.follow(vec![item.clone()]);
     let Some((operator, right)) = comparison else { return Ok(lefts.is_ok_and(|found| !found.is_empty())) };
-    let (lefts, rights) = (lefts?, right.follow(vec![item.clone()])?);
+    let (lefts, rights) = (lefts?, right.follow(vec![item])?);
     let (left, right) = match (&lefts[..], &rights[..]) {
         ([], _) | (_, []) => return Ok(false),
         ([left], [right]) => (left, right),
@@ -422,6 +433,10 @@ mod tests {
                 Err(error) => format!("! {error}"),
             };
             assert_eq!(shown, expected, "{path}");
+            let again =
+                JsonPath::parse(path).and_then(|path| path.find_in(object.as_object().unwrap()).map(|f| f.len()));
+            let first = JsonPath::parse(path).and_then(|path| path.find(&object).map(|f| f.len()));
+            assert_eq!(again, first, "{path}");
         };
         check(".f", "2.5");
         check(".a.b[0].t", r#""x""#);

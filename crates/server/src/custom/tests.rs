@@ -11,7 +11,7 @@ use crate::{
     Config, InProcessUser, Server,
     authorization::{SYSTEM_MASTERS, UserInfo},
     cache::WatchItem,
-    http::{Body, Request},
+    http::{Body, Request, Response},
 };
 
 const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -43,6 +43,14 @@ impl Answer {
     }
 }
 
+async fn read(response: Response) -> Answer {
+    let warnings = response.headers().get_all("warning").iter().map(|value| value.to_str().unwrap().to_owned());
+    let (code, warnings) = (response.status().as_u16(), warnings.collect());
+    let bytes: Bytes = response.into_body().collect().await.unwrap().to_bytes();
+    let body = json::parse(&bytes).unwrap_or_else(|_| String::from_utf8_lossy(&bytes).into_owned().into());
+    Answer { code, body, warnings }
+}
+
 impl World {
     async fn start() -> Self {
         World::on(Arc::new(Memory::new(Options::default()))).await
@@ -52,17 +60,22 @@ impl World {
         World { server: Server::start(store, Config::default()).await.unwrap() }
     }
 
+    /// Asks for something that has no end of its own, and reads it in a task once it has begun.
+    async fn open(&self, path: &str) -> tokio::task::JoinHandle<Answer> {
+        let response = self.respond("GET", path, "", "application/json", String::new()).await;
+        tokio::spawn(read(response))
+    }
+
     async fn send(&self, method: &str, path: &str, content_type: &str, accept: &str, body: String) -> Answer {
+        read(self.respond(method, path, content_type, accept, body).await).await
+    }
+
+    async fn respond(&self, method: &str, path: &str, content_type: &str, accept: &str, body: String) -> Response {
         let user = UserInfo { name: "admin".into(), groups: vec![SYSTEM_MASTERS.into()], ..UserInfo::default() };
         let request = http::Request::builder().method(method).uri(path).header("content-type", content_type);
         let request = request.header("accept", accept).extension(InProcessUser(user)).body(Body::from(body));
         let request: Request = request.unwrap();
-        let response = self.server.answer(request).await;
-        let warnings = response.headers().get_all("warning").iter().map(|value| value.to_str().unwrap().to_owned());
-        let (code, warnings) = (response.status().as_u16(), warnings.collect());
-        let bytes: Bytes = response.into_body().collect().await.unwrap().to_bytes();
-        let body = json::parse(&bytes).unwrap_or_else(|_| String::from_utf8_lossy(&bytes).into_owned().into());
-        Answer { code, body, warnings }
+        self.server.answer(request).await
     }
 
     async fn get(&self, path: &str) -> Answer {
@@ -215,7 +228,7 @@ async fn definitions_go_with_their_instances() {
     let deleted = world.delete(&crd).await;
     assert_eq!(deleted.at("metadata.finalizers.0"), "customresourcecleanup.apiextensions.k8s.io");
     assert_eq!(condition(&deleted, "Terminating", "reason"), "InstanceDeletionPending");
-    world.until(|| async { world.get(&format!("{TABS}/b")).await.at("metadata.deletionTimestamp") != "" }).await;
+    world.until(|| async { !world.get(&format!("{TABS}/b")).await.at("metadata.deletionTimestamp").is_empty() }).await;
     assert_eq!(world.get(&format!("{TABS}/a")).await.code, 404);
     let refused = world.post(TABS, &tab("c", "{}")).await;
     assert_eq!(refused.code, 403, "{}", refused.body);
@@ -236,8 +249,12 @@ async fn a_changed_schema_holds_for_what_is_stored() {
     let version = world.get(&crd).await.at("metadata.resourceVersion");
     let tightened =
         tightened.replace(r#""name":"crontabs."#, &format!(r#""resourceVersion":"{version}","name":"crontabs."#));
+    let watched = world.open(&format!("{TABS}?watch=1")).await;
     let changed = world.send("PUT", &crd, "application/json", "", tightened).await;
     assert_eq!(changed.code, 200, "{}", changed.body);
+    // Who watches begins again, under the new schema: the watch has ended with the one event that it began with.
+    let watched = watched.await.unwrap();
+    assert_eq!((watched.code, &*watched.at("type")), (200, "ADDED"));
     let spec = || async { world.get(&format!("{TABS}/a")).await.at("spec") };
     world.until(|| async { spec().await.contains("mood") }).await;
     assert_eq!(spec().await, r#"{"mood":"good","replicas":1}"#);

@@ -161,9 +161,9 @@ fn what_has_not_changed_is_tolerated() {
             "s":{"type":"array","items":{"type":"integer","maximum":5}},
             "l":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["k"],
                  "items":{"type":"object","required":["k"],"properties":{"k":{"type":"string"},"v":{"type":"integer","maximum":5}}}}}}}}"#;
-    let schema = crate::schema::structural::compile(&crate::json::parse(schema).unwrap(), "").unwrap();
+    let schema = compile(&json::parse(schema).unwrap(), "").unwrap();
     let check = |old: &str, new: &str, expected: &[&str]| {
-        let parse = |text: &str| crate::json::parse(format!(r#"{{"spec":{text}}}"#).as_bytes()).unwrap();
+        let parse = |text: &str| json::parse(format!(r#"{{"spec":{text}}}"#).as_bytes()).unwrap();
         let (old, new) = (parse(old), parse(new));
         let fields = |errors: &ErrorList| errors.iter().map(|error| error.field.clone()).collect::<Vec<_>>();
         assert_eq!(fields(&inspect(&new, &schema, Some(&old)).openapi), expected, "{old} {new}");
