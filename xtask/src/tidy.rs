@@ -11,7 +11,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("capstan-api", &[]),
     ("capstan-cel", &["api"]),
     ("capstan-storage", &["clock"]),
-    ("capstan-server", &["api", "storage", "clock"]),
+    ("capstan-server", &["api", "cel", "storage", "clock"]),
     ("capstan", &["api", "storage", "server", "clock"]),
     ("xtask", &["api"]),
     ("capstan-fuzz", &["api", "cel"]),

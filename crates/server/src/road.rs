@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use capstan_api::{
-    GroupVersionResource, Status, Value, json,
+    GroupVersionResource, Status, Value, builtin, json,
     selector::{FieldSelector, Selector},
     status::{FAILURE, StatusReason},
 };
@@ -25,6 +25,7 @@ use crate::{
     http::{Body, Request, Response},
     impersonation,
     metrics::{self, RequestLabels},
+    registry::{Resource, live},
     request::{
         Endpoint, Query, RequestInfo, Url,
         negotiate::{Protobuf, Serves, check_route},
@@ -34,7 +35,7 @@ use crate::{
         with_timeout,
     },
     server::Inner,
-    warnings::{self, Warnings},
+    warnings::Warnings,
 };
 
 /// Who asks, when the caller is this process itself and says so.
@@ -250,16 +251,30 @@ impl Asked<'_> {
         let gvr = GroupVersionResource::new(&*info.api_group, &*info.api_version, &*info.resource);
         let known = server.registry.resource(&gvr);
         let Some(resource) = known.filter(|resource| {
-            (info.subresource.is_empty() || resource.row.subresource(&info.subresource).is_some())
-                && (resource.namespaced || info.namespace.is_empty() || info.resource == "namespaces")
-                && (info.parts().count() <= 3 || load == Load::LongRunning)
+            (info.subresource.is_empty() || resource.subresource(&info.subresource).is_some())
+                && fits(resource, info)
+                && (info.parts().count() <= 3 || load == Load::LongRunning || resource.as_custom().is_some())
         }) else {
             let group = if info.api_group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", info.api_group) };
-            let known = server.discovery.documents().get(&group).is_some();
-            let mut response = if known { fail(&no_resource()) } else { not_found() };
+            // A group that is only of custom resources is unknown but for what it serves.
+            let builtin = builtin::group_versions().any(|known| known.group == *info.api_group);
+            let known = builtin && server.discovery.documents().get(&group).is_some();
+            let mut response = match server.registry.resource(&gvr).filter(|resource| fits(resource, info)) {
+                // Of a custom resource that is served it is known what it has not.
+                Some(custom) if custom.as_custom().is_some() => {
+                    fail(&Status::not_found(&gvr.group_resource(), &info.name))
+                }
+                _ if known => fail(&no_resource()),
+                _ => not_found(),
+            };
             response.extensions_mut().insert(Unknown);
             return response;
         };
+        if let Some(stored) = &resource.stored
+            && let Err(error) = stored.filled().await
+        {
+            return fail(&live::cache_status(error));
+        }
         let clock = Arc::clone(&server.registry.clock);
         let body = match read_body(body, &*clock, REQUEST_TIMEOUT).await {
             Ok(body) => body,
@@ -280,7 +295,7 @@ impl Asked<'_> {
             warnings,
             closing: parts.extensions.get::<ShutdownSignal>().cloned(),
         };
-        call.warnings.extend(warnings::deprecated(&call.resource.gvk).map(str::to_owned));
+        call.warnings.extend(call.resource.deprecation().map(str::to_owned));
         let mut response = match handlers::dispatch(&mut call).await {
             Ok(response) if info.verb == "watch" && websocket::is_upgrade(&headers) => {
                 websocket::upgrade(parts, response)
@@ -300,6 +315,17 @@ impl Asked<'_> {
 
 /// The forms of discovery.
 const FORMS: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+
+/// Whether a resource is where the request looks for it. Custom resources in namespaces are listed and watched, but not
+/// written, without one.
+fn fits(resource: &Resource, info: &RequestInfo) -> bool {
+    let everywhere = resource.as_custom().is_none() || matches!(&*info.verb, "list" | "watch");
+    match (resource.namespaced, info.namespace.is_empty()) {
+        (true, true) => everywhere,
+        (false, false) => info.resource == "namespaces",
+        _ => true,
+    }
+}
 
 /// What is not a resource: discovery, and what the server says of itself.
 fn documents(server: &Inner, parts: &Parts, info: &RequestInfo, url: &Url<'_>, wishes: Wishes<'_>) -> Response {

@@ -21,6 +21,7 @@ use crate::{
     authentication::{self, Authenticator, OpenIdDocuments, TokenIssuer},
     authorization::{AlwaysAllowPaths, Attributes, Authorizer, Chain, Decision, NodeAuthorizer, Rbac, RbacAuthorizer},
     cache::CacheError,
+    custom,
     discovery::{self, Discovery},
     flowcontrol::FlowControl,
     health::{Endpoint, Health},
@@ -114,7 +115,7 @@ impl Default for Config {
 pub(crate) struct Inner {
     pub(crate) registry: Arc<Registry>,
     pub(crate) in_flight: InFlight,
-    pub(crate) discovery: Discovery,
+    pub(crate) discovery: Arc<Discovery>,
     pub(crate) openapi: OpenApi,
     pub(crate) authenticator: Authenticator,
     pub(crate) token_issuer: Option<TokenIssuer>,
@@ -181,11 +182,12 @@ impl Server {
         health.start_step("scheduling/bootstrap-system-priority-classes").finish();
         health.start_step("priority-and-fairness-config-producer").finish();
         health.start_step("bootstrap-controller").finish();
-        let discovery = Discovery::new(discovery::Config {
+        let discovery = Arc::new(Discovery::new(discovery::Config {
             server_address: std::net::SocketAddr::new(config.advertise_address, config.secure_port).to_string(),
             other_paths: index::other_paths(&health),
             ..discovery::Config::default()
-        });
+        }));
+        custom::controller::start(&registry, &discovery, &mut tasks).await?;
         let objects = Arc::clone(&registry) as Arc<dyn crate::objects::Objects>;
         let authentication = std::mem::take(&mut config.authentication);
         let metrics = Metrics::new(start_time);
@@ -221,6 +223,11 @@ impl Server {
     #[must_use]
     pub fn may(&self, attributes: &Attributes<'_>) -> bool {
         self.inner.authorizer.authorize(attributes).is_allowed()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.inner
     }
 
     /// From now on `/readyz` says that no more requests should come.

@@ -11,6 +11,11 @@ use capstan_api::{
 pub trait SelectableFields: Send + Sync + 'static {
     /// The fields of the object whose JSON `object` is.
     fn extract(&self, object: &[u8]) -> Vec<(Name, Str)>;
+
+    /// The object as it is served, where that is other than it is stored.
+    fn normalize(&self, _object: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
 }
 
 /// Fields that are where their names say: `spec.nodeName`. Strings as they are, numbers and booleans as they are

@@ -177,6 +177,11 @@ impl ResourceCache {
         *self.shared.reached.borrow()
     }
 
+    /// Ends the watches, and lets nobody watch any more. Reads go on.
+    pub fn end_watches(&self) {
+        self.shared.log.close().wake();
+    }
+
     /// How many objects there are.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -105,6 +105,8 @@ impl Object {
         fields: &dyn SelectableFields,
     ) -> Result<Self, Malformed> {
         let key = str::from_utf8(key).map_err(|_| Malformed::Key)?;
+        let normalized = fields.normalize(value);
+        let value = normalized.as_deref().unwrap_or(value);
         let meta = Metadata::scan(value)?;
         let (json, version) = splice(value, revision)?;
         let owners = meta.owner_references.iter().map(|owner| OwnerReference {

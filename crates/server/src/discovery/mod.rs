@@ -8,15 +8,15 @@ mod render;
 mod resource;
 #[cfg(test)]
 mod tests;
-mod version;
+pub(crate) mod version;
 
 use std::{
-    collections::{BTreeSet, HashMap},
-    sync::{Arc, OnceLock, PoisonError, RwLock},
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use bytes::Bytes;
-use capstan_api::{builtin, json as api_json, yaml};
+use capstan_api::{Name, builtin, json as api_json, yaml};
 pub use resource::{ApiResource, ApiSubresource, storage_version_hash};
 pub(crate) use version::API_VERSION;
 pub use version::VersionInfo;
@@ -114,7 +114,7 @@ impl Documents {
         self.aggregated.get(path.strip_suffix('/').unwrap_or(path))
     }
 
-    fn render(config: &Config, resources: &[ApiResource]) -> Self {
+    fn render(config: &Config, resources: &[&ApiResource]) -> Self {
         let groups = render::groups(resources);
         let (core, named): (Vec<_>, Vec<_>) = groups.into_iter().partition(|group| group.name.is_empty());
         let mut by_path = HashMap::new();
@@ -146,45 +146,58 @@ impl Documents {
 }
 
 /// The rows and, once somebody has asked, their documents.
-struct Snapshot {
-    resources: Vec<ApiResource>,
-    documents: OnceLock<Arc<Documents>>,
+struct State {
+    builtin: Vec<ApiResource>,
+    /// By group and resource, each in all of its versions.
+    custom: BTreeMap<(Name, Name), Vec<ApiResource>>,
+    documents: Option<Arc<Documents>>,
 }
 
 /// Discovery as it is now. Readers never wait for a rendering but the first after a change.
 pub struct Discovery {
     config: Config,
-    snapshot: RwLock<Arc<Snapshot>>,
+    state: Mutex<State>,
 }
 
 impl Discovery {
     /// Discovery of the built-in kinds.
     #[must_use]
     pub fn new(config: Config) -> Self {
-        let resources = builtin::kinds().map(ApiResource::from).collect();
-        let snapshot = Snapshot { resources, documents: OnceLock::new() };
-        Discovery { config, snapshot: RwLock::new(Arc::new(snapshot)) }
+        let builtin = builtin::kinds().map(ApiResource::from).collect();
+        Discovery { config, state: Mutex::new(State { builtin, custom: BTreeMap::new(), documents: None }) }
     }
 
-    /// Says which custom resources there are from now on; returns whether that changes anything.
-    pub fn set_custom(&self, mut custom: Vec<ApiResource>) -> bool {
-        let mut snapshot = self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
-        custom.retain(|resource| resource.custom);
-        let (builtin, before): (Vec<_>, Vec<_>) =
-            snapshot.resources.iter().cloned().partition(|resource| !resource.custom);
-        if before == custom {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says in which versions and how one custom resource is served from now on; returns whether that changes anything.
+    /// This takes as long however many others there are.
+    pub fn set_custom(&self, group: &Name, resource: &Name, versions: Vec<ApiResource>) -> bool {
+        let mut state = self.state();
+        let key = (group.clone(), resource.clone());
+        if state.custom.get(&key).map_or(&[][..], |versions| versions) == versions {
             return false;
         }
-        let resources = builtin.into_iter().chain(custom).collect();
-        *snapshot = Arc::new(Snapshot { resources, documents: OnceLock::new() });
+        if versions.is_empty() {
+            state.custom.remove(&key);
+        } else {
+            state.custom.insert(key, versions);
+        }
+        state.documents = None;
         true
     }
 
     /// The documents of now.
     #[must_use]
     pub fn documents(&self) -> Arc<Documents> {
-        let snapshot = Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner));
-        let render = || Arc::new(Documents::render(&self.config, &snapshot.resources));
-        Arc::clone(snapshot.documents.get_or_init(render))
+        let mut state = self.state();
+        if let Some(documents) = &state.documents {
+            return Arc::clone(documents);
+        }
+        let resources: Vec<_> = state.builtin.iter().chain(state.custom.values().flatten()).collect();
+        let documents = Arc::new(Documents::render(&self.config, &resources));
+        state.documents = Some(Arc::clone(&documents));
+        documents
     }
 }

@@ -27,11 +27,11 @@ pub(super) struct Version<'a> {
 
 /// The groups in the order of discovery: the built-in ones in the order of the table, then the others by name. Likewise
 /// the versions of each, except that those which are not built in are sorted as versions are.
-pub(super) fn groups(resources: &[ApiResource]) -> Vec<Group<'_>> {
+pub(super) fn groups<'a>(resources: &[&'a ApiResource]) -> Vec<Group<'a>> {
     let known: Vec<_> = builtin::group_versions().collect();
     let place = |gv: &GroupVersion| known.iter().position(|one| one == gv).unwrap_or(known.len());
     let group_place = |group: &Name| known.iter().position(|one| one.group == *group).unwrap_or(known.len());
-    let mut sorted: Vec<_> = resources.iter().collect();
+    let mut sorted: Vec<_> = resources.to_vec();
     sorted.sort_by(|a, b| {
         let (left, right) = (&a.group_version, &b.group_version);
         (group_place(&left.group).cmp(&group_place(&right.group)))
@@ -40,7 +40,7 @@ pub(super) fn groups(resources: &[ApiResource]) -> Vec<Group<'_>> {
             .then_with(|| compare(&left.version, &right.version))
             .then_with(|| a.resource.cmp(&b.resource))
     });
-    let mut groups: Vec<Group<'_>> = Vec::new();
+    let mut groups: Vec<Group<'a>> = Vec::new();
     for chunk in sorted.chunk_by(|a, b| a.group_version == b.group_version) {
         let Some(group_version) = chunk.first().map(|first| first.group_version.clone()) else { continue };
         let name = group_version.group.clone();

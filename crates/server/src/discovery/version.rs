@@ -6,7 +6,7 @@ use super::json::Json;
 
 /// How versions are sorted: stable before beta before alpha, and the later first; what is none of these comes last, by
 /// name.
-pub(super) fn compare(a: &str, b: &str) -> Ordering {
+pub(crate) fn compare(a: &str, b: &str) -> Ordering {
     match (parse(a), parse(b)) {
         (Some(a), Some(b)) => b.cmp(&a),
         (Some(_), None) => Ordering::Less,

@@ -100,10 +100,10 @@ impl<'a> Call<'a> {
         write: Admitted<'r>,
     ) -> admission::Request<'r> {
         let subresource = &*self.info.subresource;
-        let sub = resource.row.subresource(subresource);
+        let sub = resource.subresource(subresource);
         admission::Request {
             operation: write.operation,
-            kind: write.kind.unwrap_or_else(|| sub.map_or(&resource.gvk, |sub| &sub.kind)),
+            kind: write.kind.unwrap_or_else(|| sub.unwrap_or(&resource.gvk)),
             resource: &resource.gvr,
             subresource,
             namespace: &self.info.namespace,

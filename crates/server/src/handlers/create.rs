@@ -19,9 +19,7 @@ pub(crate) async fn create(call: &mut Call<'_>) -> Result<Response, Status> {
     let options = WriteOptions::for_create(call.query)?;
     let resource = Arc::clone(&call.resource);
     let content_type = call.header(http::header::CONTENT_TYPE);
-    let (gvk, schema) = (&resource.gvk, &resource.schema);
-    let mut object =
-        decode::object(&call.body, content_type, gvk, schema, options.field_validation, &mut call.warnings)?;
+    let mut object = decode::of(&resource, &call.body, content_type, options.field_validation, &mut call.warnings)?;
     let metadata = metadata_mut(&mut object);
     SYSTEM_FIELDS.iter().for_each(|field| drop(metadata.remove(field)));
     call.check_namespace(&mut object)?;
@@ -32,6 +30,10 @@ pub(crate) async fn create(call: &mut Call<'_>) -> Result<Response, Status> {
     managed::keep_clearing(&call.body, &mut object);
     managed::track(call, None, &mut object, &options.field_manager);
     let name = meta(&object, "name").to_owned();
+    if resource.as_custom().is_some_and(|served| served.definition().terminating) {
+        let words = "create not allowed while custom resource definition is terminating";
+        return Err(Status::forbidden(&resource.gvr.group_resource(), &name, words));
+    }
     call.admit(Admitted::create(&name, &mut object, options.dry_run))?;
     write::dedup_owners(call, &mut object, true);
     let written = write::store_new(call, object, options.dry_run).await?;

@@ -10,14 +10,44 @@ use capstan_api::{
     schema::{Decoded, Schema},
 };
 
-use crate::base64;
 use crate::request::{MediaType, body_media_type, negotiate::Protobuf, options::FieldValidation};
+use crate::{base64, custom, registry::Resource};
 
 /// Where upstream says that its scheme of built-in kinds was made.
 const SCHEME: &str = "pkg/runtime/scheme.go:111";
 
 /// How much of a body that cannot be read is shown.
 const SUMMARY_BYTES: usize = 30;
+
+/// Reads and defaults an object of a resource, built in or custom.
+///
+/// # Errors
+/// See [`object`].
+pub(crate) fn of(
+    resource: &Resource,
+    body: &[u8],
+    content_type: &str,
+    validation: FieldValidation,
+    warnings: &mut Vec<String>,
+) -> Result<Map, Status> {
+    let Some(served) = resource.as_custom() else {
+        return object(body, content_type, &resource.gvk, resource.schema(), validation, warnings);
+    };
+    let format = match body_media_type(content_type, Protobuf::No)? {
+        MediaType::Yaml => Format::Yaml,
+        _ => Format::Json,
+    };
+    let refuse = |kind: &str, version: &str, words: &str| custom::decode::refusal(served, kind, version, words);
+    let (object, found) = custom::decode::object(served, body, format).map_err(|refused| match refused {
+        custom::decode::Refused::Unrecognized(words) => unrecognized(&resource.gvk, &words, body),
+        custom::decode::Refused::Other(kind, version, words) => refuse(&kind, &version, &words),
+    })?;
+    let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
+    let version = text("apiVersion").rsplit('/').next().unwrap_or_default();
+    strict(found, validation, warnings).map_err(|errors| refuse(text("kind"), version, &errors.to_string()))?;
+    custom::decode::check_version(served, &object)?;
+    Ok(object)
+}
 
 /// Reads and defaults an object of `gvk`.
 ///

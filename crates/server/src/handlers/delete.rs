@@ -17,6 +17,7 @@ use super::{
     write::{Current, Effects, answer_json, storable},
 };
 use crate::{
+    custom,
     http::Response,
     registry::{
         Stored, encode,
@@ -197,19 +198,19 @@ pub(crate) fn check_preconditions(
 ) -> Result<(), Status> {
     let Some(wanted) = &options.preconditions else { return Ok(()) };
     let resource = &call.resource;
+    let own_words = resource.gvr.resource == *"namespaces" || resource.gvr.group_resource() == custom::DEFINITIONS;
     let conflict = |words: String| {
-        // Upstream names the kind here, not the resource, except for namespaces.
-        let named = if resource.gvr.resource == *"namespaces" {
+        // Upstream names the kind here, not the resource, except for those that do it by themselves.
+        let named = if own_words {
             resource.gvr.group_resource()
         } else {
             capstan_api::GroupResource::new(resource.gvk.group.clone(), resource.gvk.kind.clone())
         };
         Err(Status::conflict(&named, name, words))
     };
-    let is_namespace = resource.gvr.resource == *"namespaces";
     if let Some(uid) = wanted.uid.as_deref().filter(|uid| *uid != meta(old, "uid")) {
         let found = meta(old, "uid");
-        return conflict(if is_namespace {
+        return conflict(if own_words {
             format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {found}")
         } else {
             format!(
@@ -220,7 +221,7 @@ pub(crate) fn check_preconditions(
     }
     if let Some(version) = wanted.resource_version.as_deref().filter(|v| *v != meta(old, "resourceVersion")) {
         let found = meta(old, "resourceVersion");
-        return conflict(if is_namespace {
+        return conflict(if own_words {
             format!(
                 "Precondition failed: ResourceVersion in precondition: {version}, ResourceVersion in object meta: {found}"
             )
@@ -251,6 +252,10 @@ fn next_step(stored: &Stored, old: &Map, options: &DeleteOptions, now: Time) -> 
         return namespace_step(old, options, now);
     }
     let mut new = old.clone();
+    if stored.resource == custom::DEFINITIONS && meta(old, "deletionTimestamp").is_empty() {
+        custom::deletion::mark(&mut new, now);
+        return Step::Mark(Box::new(new));
+    }
     let mut graceful = None;
     if stored.strategy.graceful_deletion {
         match grace(&mut new, options, now) {

@@ -18,7 +18,7 @@ use http::{HeaderValue, StatusCode, header};
 use crate::{
     cache::Object,
     http::{Body, Response},
-    pretty, printers,
+    pretty,
     registry::{Resource, encode, live},
     request::{
         Endpoint, MediaType, Negotiated, Query, Transform,
@@ -129,11 +129,13 @@ impl Form {
         match self.negotiated.transform {
             None | Some(Transform::AggregatedDiscovery) => Ok(json),
             Some(Transform::PartialObjectMetadata(_)) => Ok(partial_of(&json)),
+            Some(Transform::PartialObjectMetadataList(_)) if resource.as_custom().is_some() => {
+                Err(Status::unknown("content is not a list"))
+            }
             Some(Transform::PartialObjectMetadataList(_)) => {
                 let words = format!(
-                    "you requested PartialObjectMetadataList, but the requested object is not a list (*{}.{})",
-                    go_package(resource),
-                    resource.gvk.kind
+                    "you requested PartialObjectMetadataList, but the requested object is not a list (*{})",
+                    go_type(resource, false)
                 );
                 Err(not_acceptable(words))
             }
@@ -143,7 +145,7 @@ impl Form {
                 let resource_version = version.and_then(Value::as_str).unwrap_or_default().to_owned();
                 let table = Table {
                     metadata: ListMeta { resource_version, ..ListMeta::default() },
-                    column_definitions: columns.then(|| column_definitions(resource)),
+                    column_definitions: columns.then(|| resource.columns()),
                     rows: vec![self.row(resource, &object, json.clone(), &json, now)],
                 };
                 let mut out = Vec::new();
@@ -181,7 +183,7 @@ impl Form {
 
     /// The row of an object. Its metadata is that of the stored version.
     fn row(self, resource: &Resource, object: &Map, json: Bytes, stored: &[u8], now: Time) -> TableRow<Bytes> {
-        let row = printers::cells(resource.row, object, now);
+        let row = resource.cells(object, now);
         let object = match self.include {
             IncludeObject::None => None,
             IncludeObject::Object => Some(json),
@@ -213,11 +215,16 @@ impl Form {
     ) -> Result<Response, Status> {
         match self.negotiated.transform {
             None | Some(Transform::AggregatedDiscovery) => {
+                // Items of built-in kinds do not say what they are.
                 let head = type_head(resource);
-                let items = items.into_iter().map(|(json, _)| without_type(json, &head));
+                let custom = resource.as_custom().is_some();
+                let items =
+                    items.into_iter().map(|(json, _)| if custom { (None, json) } else { without_type(json, &head) });
                 let mut slices = VecDeque::new();
+                let starts = custom && metadata.continue_token.is_empty();
                 for part in (List { gvk: resource.list_gvk.clone(), metadata, items }).into_parts() {
                     match part {
+                        Part::Head(head) if starts => slices.push_back(with_continue(head).into()),
                         Part::Head(head) => slices.push_back(head.into()),
                         Part::Fixed(fixed) => slices.push_back(Bytes::from_static(fixed)),
                         Part::Item((brace, json)) => slices.extend(brace.into_iter().chain([json])),
@@ -227,9 +234,8 @@ impl Form {
             }
             Some(Transform::PartialObjectMetadata(_)) => {
                 let words = format!(
-                    "you requested PartialObjectMetadata, but the requested object is a list (*{}.{})",
-                    go_package(resource),
-                    resource.list_gvk.kind
+                    "you requested PartialObjectMetadata, but the requested object is a list (*{})",
+                    go_type(resource, true)
                 );
                 Err(not_acceptable(words))
             }
@@ -250,7 +256,7 @@ impl Form {
                 for (json, stored) in items {
                     rows.push(self.row(resource, &live::parse(&json)?, json, &stored, now));
                 }
-                let table = Table { metadata, column_definitions: Some(column_definitions(resource)), rows };
+                let table = Table { metadata, column_definitions: Some(resource.columns()), rows };
                 let mut out = Vec::new();
                 table.render(&mut out);
                 Ok(self.write(200, out.into()))
@@ -301,17 +307,6 @@ pub(crate) fn in_version(resource: &Resource, object: &Object) -> Result<Bytes, 
     Ok(encode(&super::from_storage(resource, live::parse(&object.json)?)).into())
 }
 
-fn column_definitions(resource: &Resource) -> Vec<TableColumnDefinition> {
-    let define = |column: &builtin::Column| TableColumnDefinition {
-        name: column.name.to_owned(),
-        column_type: column.ty.to_owned(),
-        format: column.format.to_owned(),
-        description: String::new(),
-        priority: column.priority,
-    };
-    resource.row.columns.iter().map(define).collect()
-}
-
 fn partial_of(json: &[u8]) -> Bytes {
     let mut out = Vec::new();
     partial::render(metadata_of(json).unwrap_or(b"{}"), &mut out);
@@ -331,6 +326,16 @@ fn metadata_of(json: &[u8]) -> Option<&[u8]> {
     }
 }
 
+/// The beginning of a list of custom resources, which says also that it does not go on.
+fn with_continue(mut head: Vec<u8>) -> Vec<u8> {
+    const METADATA: &[u8] = b"\"metadata\":{";
+    let Some(at) = head.windows(METADATA.len()).position(|window| window == METADATA) else { return head };
+    let at = at + METADATA.len();
+    let field: &[u8] = if head.get(at) == Some(&b'}') { b"\"continue\":\"\"" } else { b"\"continue\":\"\"," };
+    head.splice(at..at, field.iter().copied());
+    head
+}
+
 /// What the JSON of every object of a built-in kind begins with, which items of a list leave out.
 fn type_head(resource: &Resource) -> Vec<u8> {
     format!(r#"{{"kind":"{}","apiVersion":"{}","#, resource.gvk.kind, resource.gvk.api_version()).into_bytes()
@@ -347,6 +352,12 @@ fn without_type(json: Bytes, head: &[u8]) -> (Option<Bytes>, Bytes) {
     (None, encode(&object).into())
 }
 
-fn go_package(resource: &Resource) -> &str {
-    super::decode::internal_package(&resource.gvk.group)
+/// The Go type of an object or a list, which some refusals name.
+fn go_type(resource: &Resource, list: bool) -> String {
+    let kind = if list { &resource.list_gvk.kind } else { &resource.gvk.kind };
+    match resource.as_custom() {
+        Some(_) if list => "unstructured.UnstructuredList".to_owned(),
+        Some(_) => "unstructured.Unstructured".to_owned(),
+        None => format!("{}.{kind}", super::decode::internal_package(&resource.gvk.group)),
+    }
 }

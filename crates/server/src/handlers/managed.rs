@@ -9,7 +9,7 @@ use capstan_api::{
 };
 
 use super::call::{Call, metadata_mut};
-use crate::conversion;
+use crate::{conversion, custom};
 
 /// The other versions of a kind that has some.
 struct Versions<'a>(&'a GroupVersionKind);
@@ -31,16 +31,43 @@ impl OtherVersions for Versions<'_> {
     }
 }
 
+/// The other versions of a custom resource, which differ in their schemas and are written alike.
+struct CustomVersions<'a>(&'a custom::Served);
+
+impl OtherVersions for CustomVersions<'_> {
+    fn schema(&self, api_version: &str) -> Option<Schema> {
+        let definition = self.0.definition();
+        let version = api_version.strip_prefix(definition.group.as_str())?.strip_prefix('/')?;
+        let at = definition.versions.iter().position(|known| known.name == *version)?;
+        Some(definition.schema(at).clone())
+    }
+
+    fn convert(&self, object: &Map, api_version: &str) -> Result<Map, String> {
+        let mut object = object.clone();
+        object.insert("apiVersion", api_version);
+        Ok(object)
+    }
+}
+
 /// Does something with the manager of this endpoint's fields.
 fn with_manager<T>(call: &Call<'_>, work: impl FnOnce(&FieldManager<'_>) -> T) -> T {
     let resource = &call.resource;
     let (kind, subresource) = (&resource.gvk, &*call.info.subresource);
-    let filter = Filter::of_builtin(kind, subresource);
+    let filter = match resource.as_custom() {
+        Some(served) => Filter::of_custom(subresource, served.version().status),
+        None => Filter::of_builtin(kind, subresource),
+    };
+    if let Some(served) = resource.as_custom() {
+        let versions = CustomVersions(served);
+        let fields =
+            FieldManager { kind, schema: resource.schema(), subresource, filter: &filter, versions: &versions };
+        return work(&fields);
+    }
     let versions = Versions(kind);
     let several = conversion::needs_conversion(kind)
         || resource.stored.as_ref().is_some_and(|stored| conversion::has_versions(&stored.gvk));
     let versions: &dyn OtherVersions = if several { &versions } else { &OneVersion };
-    work(&FieldManager { kind, schema: &resource.schema, subresource, filter: &filter, versions })
+    work(&FieldManager { kind, schema: resource.schema(), subresource, filter: &filter, versions })
 }
 
 /// Who writes: the name that the request gives, or the beginning of its user agent.

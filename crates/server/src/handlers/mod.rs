@@ -29,12 +29,20 @@ use crate::{conversion, http::Response, registry::Resource};
 
 /// The stored form of an object in the version that is asked for.
 pub(crate) fn from_storage(resource: &Resource, object: Map) -> Map {
-    if resource.converts() { conversion::from_storage(&resource.gvk, object) } else { object }
+    match resource.as_custom() {
+        _ if !resource.converts() => object,
+        Some(served) => served.from_storage(object),
+        None => conversion::from_storage(&resource.gvk, object),
+    }
 }
 
 /// The form of an object that is stored.
 pub(crate) fn to_storage(resource: &Resource, object: Map) -> Map {
-    if resource.converts() { conversion::to_storage(&resource.gvk, object) } else { object }
+    match resource.as_custom() {
+        _ if !resource.converts() => object,
+        Some(served) => served.to_storage(object),
+        None => conversion::to_storage(&resource.gvk, object),
+    }
 }
 
 /// Answers a request for a resource that exists and that the user may make.
@@ -47,6 +55,10 @@ pub(crate) async fn dispatch(call: &mut Call<'_>) -> Result<Response, Status> {
     if !resource.has_verb(&subresource, &verb) {
         return Err(not_allowed(call, &verb));
     }
+    if let Some(served) = resource.as_custom().filter(|served| served.definition().webhook && resource.converts()) {
+        let words = "webhooks that convert are not called by this server";
+        return Err(Status::internal_error(format!("conversion webhook for {:?} failed: {words}", served.gvk())));
+    }
     // A part of the path too many or too few is another method's.
     let named = !call.info.name.is_empty();
     let nowhere = resource.namespaced && call.info.namespace.is_empty();
@@ -56,7 +68,11 @@ pub(crate) async fn dispatch(call: &mut Call<'_>) -> Result<Response, Status> {
         "deletecollection" => !named && !nowhere,
         _ => true,
     };
-    if !fits || call.method == http::Method::HEAD {
+    let custom = resource.as_custom().is_some();
+    if !fits && custom && matches!(&*verb, "update" | "patch") {
+        return Err(Status::bad_request("name must be provided"));
+    }
+    if (!fits && !custom) || call.method == http::Method::HEAD {
         return Err(not_allowed(call, &verb));
     }
     match (&*resource.gvr.resource, &*subresource) {
@@ -83,7 +99,10 @@ pub(crate) async fn dispatch(call: &mut Call<'_>) -> Result<Response, Status> {
 }
 
 /// 405, as upstream's router says it.
-fn not_allowed(_call: &Call<'_>, _verb: &str) -> Status {
+fn not_allowed(call: &Call<'_>, verb: &str) -> Status {
+    if call.resource.as_custom().is_some() {
+        return Status::method_not_supported(&call.resource.gvr.group_resource(), verb);
+    }
     let message = "the server does not allow this method on the requested resource".to_owned();
     let reason = capstan_api::status::StatusReason::MethodNotAllowed;
     Status {

@@ -21,6 +21,7 @@ use super::{
     write::{self, Change},
 };
 use crate::{
+    custom,
     http::Response,
     request::{PatchOptions, PatchType, info::check_name, options::FieldValidation},
 };
@@ -35,8 +36,19 @@ pub(crate) enum Patch {
     Strategic(Map),
 }
 
+/// What a patched object must be.
+#[derive(Clone, Copy)]
+pub(crate) enum Target<'a> {
+    Builtin(&'a GroupVersionKind, &'a Schema),
+    Custom(&'a custom::Served),
+}
+
 pub(crate) async fn patch(call: &mut Call<'_>) -> Result<Response, Status> {
-    let patch_type = PatchType::parse(call.header(http::header::CONTENT_TYPE))?;
+    let content_type = call.header(http::header::CONTENT_TYPE);
+    let patch_type = match call.resource.as_custom() {
+        Some(_) => PatchType::parse_custom(content_type)?,
+        None => PatchType::parse(content_type)?,
+    };
     let form = call.form()?;
     let name = call.info.name.clone();
     check_name(call.resource.namespaced, call.namespace(), &name)?;
@@ -53,7 +65,10 @@ pub(crate) async fn patch(call: &mut Call<'_>) -> Result<Response, Status> {
     let mut make = |call: &mut Call<'_>, old: Option<&Map>| {
         call.warnings.truncate(before);
         let Some(old) = old else { return Err(super::read::not_found(&call.resource, &name)) };
-        let kind = (&resource.gvk, &resource.schema);
+        let kind = match resource.as_custom() {
+            Some(served) => Target::Custom(served),
+            None => Target::Builtin(&resource.gvk, resource.schema()),
+        };
         let mut object = apply(&patch, old, duplicates.clone(), validation, kind, &mut call.warnings)?;
         managed::track(call, Some(old), &mut object, &options.field_manager);
         ensure_namespace(call.namespace(), &mut object)?;
@@ -109,8 +124,23 @@ async fn apply_configuration(
         }
         let entries = applied.get("metadata").and_then(|metadata| metadata.get("managedFields")).cloned();
         let text = json::to_string(&Value::Object(applied));
-        let decoded = resource.schema.decode(text.as_bytes()).map_err(|error| write::as_it_is(error.to_string()))?;
-        let mut object = decode::finish(decoded.value, &resource.gvk, &resource.schema);
+        let mut object = match resource.as_custom() {
+            Some(served) => {
+                let (object, found) =
+                    custom::decode::object(served, text.as_bytes(), Format::Json).map_err(|refused| match refused {
+                        custom::decode::Refused::Unrecognized(words) | custom::decode::Refused::Other(_, _, words) => {
+                            write::as_it_is(words)
+                        }
+                    })?;
+                drop(decode::strict(found, FieldValidation::Ignore, &mut call.warnings));
+                object
+            }
+            None => {
+                let decoded = resource.schema().decode(text.as_bytes());
+                let decoded = decoded.map_err(|error| write::as_it_is(error.to_string()))?;
+                decode::finish(decoded.value, &resource.gvk, resource.schema())
+            }
+        };
         if let Some(entries) = entries {
             super::call::metadata_mut(&mut object).insert("managedFields", entries);
         }
@@ -198,7 +228,7 @@ pub(crate) fn apply(
     old: &Map,
     mut strict: StrictErrors,
     validation: FieldValidation,
-    (gvk, schema): (&GroupVersionKind, &Schema),
+    target: Target<'_>,
     warnings: &mut Vec<String>,
 ) -> Result<Map, Status> {
     let patched = match patch {
@@ -208,9 +238,12 @@ pub(crate) fn apply(
         })?,
         Patch::Merge(patch) => merge::apply(Value::Object(old.clone()), patch.clone())
             .map_err(|error| Status::bad_request(error.to_string()))?,
-        Patch::Strategic(patch) => Value::Object(
-            strategic::apply(old.clone(), patch.clone(), schema.root()).map_err(|error| strategic_error(&error))?,
-        ),
+        Patch::Strategic(patch) => {
+            // Custom resources have been asked for another kind of patch.
+            let Target::Builtin(_, schema) = target else { return Err(Status::unsupported_media_type(&[])) };
+            let patched = strategic::apply(old.clone(), patch.clone(), schema.root());
+            Value::Object(patched.map_err(|error| strategic_error(&error))?)
+        }
     };
     let text = json::to_string(&patched);
     // A strategic patch is shown itself, others by what they have made.
@@ -221,6 +254,20 @@ pub(crate) fn apply(
     let invalid = |error: &dyn std::fmt::Display| {
         let error = Error::invalid(Path::new("patch"), shown.clone(), error.to_string());
         Status::invalid(&GroupKind::new("", ""), "", &vec![error])
+    };
+    let (gvk, schema) = match target {
+        Target::Builtin(gvk, schema) => (gvk, schema),
+        Target::Custom(served) => {
+            let (object, found) =
+                custom::decode::object(served, text.as_bytes(), Format::Json).map_err(|refused| match refused {
+                    custom::decode::Refused::Unrecognized(words) | custom::decode::Refused::Other(_, _, words) => {
+                        invalid(&words)
+                    }
+                })?;
+            strict.extend(found);
+            decode::strict(strict, validation, warnings).map_err(|errors| invalid(&errors))?;
+            return Ok(object);
+        }
     };
     let strategic = matches!(patch, Patch::Strategic(_));
     if !strategic {

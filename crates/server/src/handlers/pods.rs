@@ -37,7 +37,7 @@ const PODS: GroupResource = GroupResource::from_static("", "pods");
 pub(crate) fn sent(call: &mut Call<'_>, what: Option<&str>) -> Result<(Map, WriteOptions), Status> {
     let options = WriteOptions::for_create(call.query)?;
     let resource = Arc::clone(&call.resource);
-    let gvk = resource.row.subresource(&call.info.subresource).map_or(&resource.gvk, |sub| &sub.kind);
+    let gvk = resource.subresource(&call.info.subresource).unwrap_or(&resource.gvk);
     let schema = builtin::schema(gvk).ok_or_else(|| Status::internal_error(format!("{gvk:?} has no schema")))?;
     let content_type = call.header(http::header::CONTENT_TYPE);
     let mut object =

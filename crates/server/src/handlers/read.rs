@@ -53,8 +53,8 @@ pub(crate) fn list_options(call: &Call<'_>) -> Result<ListOptions, Status> {
 
 fn resolve_fields(resource: &Resource, selector: &FieldSelector) -> Result<FieldSelector, Status> {
     selector.clone().transform(|label, value| {
-        let name = resource.fields.resolve(label).map_err(Status::bad_request)?;
-        Ok((Str::from(name), Str::from(value)))
+        let name = resource.resolve_field(label).map_err(Status::bad_request)?;
+        Ok((name, Str::from(value)))
     })
 }
 

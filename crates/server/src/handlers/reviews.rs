@@ -26,7 +26,7 @@ pub(crate) async fn review(call: &mut Call<'_>) -> Result<Response, Status> {
     let options = WriteOptions::for_create(call.query)?;
     let resource = Arc::clone(&call.resource);
     let content_type = call.header(http::header::CONTENT_TYPE);
-    let (gvk, schema) = (&resource.gvk, &resource.schema);
+    let (gvk, schema) = (&resource.gvk, resource.schema());
     let mut object =
         decode::object(&call.body, content_type, gvk, schema, options.field_validation, &mut call.warnings)?;
     super::call::ensure_namespace(call.namespace(), &mut object)?;

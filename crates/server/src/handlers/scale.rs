@@ -21,9 +21,10 @@ use super::{
 use crate::{
     admission::Operation,
     conversion::scale,
+    custom,
     http::Response,
     printers,
-    registry::{encode, live, paths},
+    registry::{Resource, encode, live, paths},
     request::{PatchOptions, PatchType, WriteOptions, info::check_name},
 };
 
@@ -33,8 +34,16 @@ fn schema() -> Result<Schema, Status> {
     builtin::schema(&SCALE).ok_or_else(|| Status::internal_error("Scale has no schema"))
 }
 
-fn read(object: &Map) -> Result<Map, Status> {
-    scale::read(object).map_err(Status::bad_request)
+fn read(resource: &Resource, object: &Map) -> Result<Map, Status> {
+    match paths_of(resource) {
+        Some(paths) => custom::scale::read(paths, object).map(|(scale, _)| scale).map_err(Status::bad_request),
+        None => scale::read(object).map_err(Status::bad_request),
+    }
+}
+
+/// Where a custom resource has its numbers.
+fn paths_of(resource: &Resource) -> Option<&custom::Scale> {
+    resource.as_custom()?.version().scale.as_ref()
 }
 
 /// Reads or writes the number of replicas.
@@ -51,7 +60,11 @@ fn get(call: &Call<'_>) -> Result<Response, Status> {
     let form = call.form()?;
     let found = call.stored()?.cache.peek(call.namespace(), &call.info.name);
     let found = found.ok_or_else(|| not_found(&call.resource, &call.info.name))?;
-    let scale = read(&Current::of(call, &found)?.object)?;
+    let object = Current::of(call, &found)?.object;
+    let scale = match paths_of(&call.resource) {
+        Some(paths) => custom::scale::get(paths, &object)?,
+        None => read(&call.resource, &object)?,
+    };
     if let Some(table) = form.table(columns(), cells(call, &scale), &scale) {
         return Ok(table);
     }
@@ -94,7 +107,11 @@ async fn update(call: &mut Call<'_>) -> Result<Response, Status> {
 }
 
 async fn patch(call: &mut Call<'_>) -> Result<Response, Status> {
-    let patch_type = PatchType::parse(call.header(http::header::CONTENT_TYPE))?;
+    let content_type = call.header(http::header::CONTENT_TYPE);
+    let patch_type = match paths_of(&call.resource) {
+        Some(_) => PatchType::parse_custom(content_type)?,
+        None => PatchType::parse(content_type)?,
+    };
     let form = call.form()?;
     let options = PatchOptions::parse(call.query, patch_type)?;
     if patch_type == PatchType::Apply {
@@ -117,8 +134,9 @@ async fn patch(call: &mut Call<'_>) -> Result<Response, Status> {
         let Some(object) = old else { return Err(not_found(&call.resource, &call.info.name)) };
         let duplicates = duplicates.clone();
         let validation = options.field_validation;
+        let target = patch::Target::Builtin(&SCALE, &schema);
         let mut sent =
-            patch::apply(&patch, &read(object)?, duplicates, validation, (&SCALE, &schema), &mut call.warnings)?;
+            patch::apply(&patch, &read(&call.resource, object)?, duplicates, validation, target, &mut call.warnings)?;
         ensure_namespace(call.namespace(), &mut sent)?;
         check_object_name(&sent, &call.info.name)?;
         scaled(call, sent, old, options.dry_run, By::Update(&options.field_manager))
@@ -137,7 +155,7 @@ enum By<'a> {
 fn scaled(call: &mut Call<'_>, mut sent: Map, old: Option<&Map>, dry_run: bool, by: By<'_>) -> Result<Map, Status> {
     let name = call.info.name.clone();
     let Some(old) = old else { return Err(not_found(&call.resource, &name)) };
-    let old_scale = read(old)?;
+    let old_scale = read(&call.resource, old)?;
     let now = call.now().to_string();
     let entries = managed::track_scale(call, old, &old_scale, &mut sent, |fields, live, scale| {
         match by {
@@ -159,18 +177,24 @@ fn scaled(call: &mut Call<'_>, mut sent: Map, old: Option<&Map>, dry_run: bool, 
         kind: Some(&SCALE),
     })?;
     let replicas = paths::number(&sent, "spec.replicas");
-    if replicas < 0 {
+    let custom = paths_of(&call.resource).is_some();
+    if replicas < 0 && !custom {
         let path = Path::new("spec");
         let words = "must be greater than or equal to 0";
         let error = Error::invalid(path.child("replicas"), replicas, words);
         return Err(Status::invalid(&SCALE.group_kind(), &name, &vec![error]));
     }
     let mut new = old.clone();
-    scale::write(&mut new, &sent);
+    match paths_of(&call.resource) {
+        Some(paths) => custom::scale::write(paths, &mut new, replicas)?,
+        None => scale::write(&mut new, &sent),
+    }
     write_entries(&mut new, entries);
     let metadata = write::metadata(&mut new);
     for field in ["resourceVersion", "uid"] {
         match meta(&sent, field) {
+            // Who says no version does not care, but custom resources need one.
+            "" if custom => {}
             "" => drop(metadata.remove(field)),
             text => drop(metadata.insert(field, text)),
         }
@@ -187,7 +211,7 @@ async fn finish(
     let name = call.info.name.clone();
     let change = Change { name: &name, subresource: "", dry_run, create: false, same_uid: true, make };
     let written = write::change(call, change).await?;
-    let scale = read(&live::parse(&written.json)?)?;
+    let scale = read(&call.resource, &live::parse(&written.json)?)?;
     let resource = Arc::clone(&call.resource);
     debug_assert!(scale.get("kind").and_then(Value::as_str).is_some());
     form.object(&resource, 200, encode(&scale).into(), call.now())

@@ -22,9 +22,7 @@ pub(crate) async fn update(call: &mut Call<'_>) -> Result<Response, Status> {
     let options = WriteOptions::for_update(call.query)?;
     let resource = Arc::clone(&call.resource);
     let content_type = call.header(http::header::CONTENT_TYPE);
-    let (gvk, schema) = (&resource.gvk, &resource.schema);
-    let mut object =
-        decode::object(&call.body, content_type, gvk, schema, options.field_validation, &mut call.warnings)?;
+    let mut object = decode::of(&resource, &call.body, content_type, options.field_validation, &mut call.warnings)?;
     ensure_namespace(call.namespace(), &mut object)?;
     check_object_name(&object, &name)?;
     write::dedup_owners(call, &mut object, false);

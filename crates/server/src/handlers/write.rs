@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use capstan_api::{
-    GroupKind, GroupResource, Map, Status, Value,
+    GroupKind, GroupResource, GroupVersionKind, Map, Status, Value,
     field::{Error, Path},
     status::FAILURE,
 };
@@ -19,6 +19,7 @@ use crate::{
     allocation::Allocation,
     authorization::{UserInfo, forbidden, rbac},
     cache::Object,
+    custom,
     registry::{
         self, Requester, encode,
         live::{Refused, parse},
@@ -83,6 +84,11 @@ pub(crate) fn metadata(object: &mut Map) -> &mut Map {
 pub(crate) fn storable(call: &Call<'_>, object: Map) -> Map {
     let object = to_storage(&call.resource, object);
     let Some(stored) = &call.resource.stored else { return object };
+    if let Some(served) = call.resource.as_custom() {
+        let mut object = custom::normalize(served.definition(), object);
+        metadata_mut(&mut object).remove("resourceVersion");
+        return object;
+    }
     let mut object = Value::Object(object);
     // What comes from the store is defaulted once more; some defaults follow from what the strategy has filled in.
     if let Some(schema) = capstan_api::builtin::schema(&stored.gvk) {
@@ -257,19 +263,32 @@ fn prepare_new(call: &mut Call<'_>, mut object: Map, dry_run: bool) -> Result<(M
     call.check_namespace(&mut object)?;
     let mut effects = allocate(call, &mut object, None, dry_run)?;
     let (uid, now) = (call.server.registry.ids.uid(), call.now());
-    registry::prepare_for_create(stored.strategy, &mut object, &uid, now);
+    registry::prepare_for_create(resource.strategy().unwrap_or(stored.strategy), &mut object, &uid, now);
     if stored.strategy.resource == "certificatesigningrequests" {
         requested_by(&mut object, call.user);
     }
     let name = meta(&object, "name").to_owned();
-    let errors = validation::validate_create(&resource.gvk, &object);
+    let errors = match resource.as_custom() {
+        Some(served) => custom::validate::create(served, &object),
+        None => validation::validate_create(&resource.gvk, &object),
+    };
     if !errors.is_empty() {
-        return Err(Status::invalid(&stored.gvk.group_kind(), &name, &errors));
+        return Err(Status::invalid(&kind_of(&resource, &object), &name, &errors));
     }
     call.warnings.extend(warnings::warnings_on_create(&resource.gvk, &object));
     call.validate(Admitted::create(&name, &mut object, dry_run))?;
     effects.count(call, Admitted::create(&name, &mut object, dry_run))?;
     Ok((object, effects))
+}
+
+/// The kind that an invalid object is called by: that of a custom resource may be one of the things that are wrong.
+fn kind_of(resource: &registry::Resource, object: &Map) -> GroupKind {
+    if resource.as_custom().is_none() {
+        // Events are those of the core group, whichever group they were sent to.
+        return resource.stored.as_ref().map_or(&resource.gvk, |stored| &stored.gvk).group_kind();
+    }
+    let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
+    GroupVersionKind::from_api_version_and_kind(text("apiVersion"), text("kind")).group_kind()
 }
 
 fn requested_by(object: &mut Map, user: &UserInfo) {
@@ -326,7 +345,8 @@ pub(crate) async fn change(call: &mut Call<'_>, change: Change<'_>) -> Result<Wr
     let resource = Arc::clone(&call.resource);
     let group_resource = resource.gvr.group_resource();
     let namespace = call.namespace();
-    let may_create = (stored.strategy.allow_create_on_update && subresource.is_empty()) || create;
+    let strategy = resource.strategy().unwrap_or(stored.strategy);
+    let may_create = (strategy.allow_create_on_update && subresource.is_empty()) || create;
     for attempt in 1..=MAX_ATTEMPTS {
         let current = match stored.cache.peek(namespace, name) {
             Some(object) => Some(Current::of(call, &object)?),
@@ -347,21 +367,22 @@ pub(crate) async fn change(call: &mut Call<'_>, change: Change<'_>) -> Result<Wr
             }
         };
         let mut new = make(call, Some(&old))?;
-        check_version(call, &stored, &new, &old, name, same_uid)?;
+        check_version(call, &stored, strategy.allow_unconditional_update, &new, &old, (name, same_uid))?;
         check_escalation(call, &new, Some(&old))?;
         call.check_namespace(&mut new)?;
         let mut effects =
             if subresource.is_empty() { allocate(call, &mut new, Some(&old), dry_run)? } else { Effects::default() };
         let now = call.now();
-        registry::prepare_for_update(stored.strategy, subresource, &mut new, &old, now);
+        registry::prepare_for_update(strategy, subresource, &mut new, &old, now);
         metadata_mut(&mut new).insert("resourceVersion", old_revision.to_string());
-        let errors = if subresource.is_empty() {
-            validation::validate_update(&resource.gvk, &new, &old)
-        } else {
-            validation::validate_subresource_update(&resource.gvk, subresource, &new, &old)
+        let errors = match (resource.as_custom(), subresource) {
+            (Some(served), "status") => custom::validate::update_status(served, &new, &old),
+            (Some(served), _) => custom::validate::update(served, &new, &old),
+            (None, "") => validation::validate_update(&resource.gvk, &new, &old),
+            (None, _) => validation::validate_subresource_update(&resource.gvk, subresource, &new, &old),
         };
         if !errors.is_empty() {
-            return Err(Status::invalid(&stored.gvk.group_kind(), name, &errors));
+            return Err(Status::invalid(&kind_of(&resource, &new), name, &errors));
         }
         call.warnings.extend(match subresource {
             "" => warnings::warnings_on_update(&resource.gvk, &new, &old),
@@ -370,7 +391,9 @@ pub(crate) async fn change(call: &mut Call<'_>, change: Change<'_>) -> Result<Wr
         call.validate(Admitted::update(name, &mut new, &old, dry_run))?;
         effects.count(call, Admitted::update(name, &mut new, &old, dry_run))?;
         let mut normal = Value::Object(std::mem::take(&mut new));
-        capstan_api::builtin::default(&resource.schema, &mut normal);
+        if resource.as_custom().is_none() {
+            capstan_api::builtin::default(resource.schema(), &mut normal);
+        }
         let Value::Object(new) = normal else { return Err(Status::internal_error("an object became something else")) };
         let gone = is_finished(&new, &old);
         if !gone && registry::is_unchanged(&new, &old) {
@@ -426,10 +449,10 @@ pub(crate) fn as_it_is(message: impl Into<String>) -> Status {
 fn check_version(
     call: &Call<'_>,
     stored: &registry::Stored,
+    unconditional: bool,
     new: &Map,
     old: &Map,
-    name: &str,
-    same_uid: bool,
+    (name, same_uid): (&str, bool),
 ) -> Result<(), Status> {
     let group_resource = call.resource.gvr.group_resource();
     let (uid, old_uid) = (meta(new, "uid"), meta(old, "uid"));
@@ -445,7 +468,7 @@ fn check_version(
         })?,
     };
     if version == 0 {
-        if stored.strategy.allow_unconditional_update {
+        if unconditional {
             return Ok(());
         }
         let path = Path::new("metadata");

@@ -62,6 +62,12 @@ pub fn list_prefix(resource: &GroupResource, namespace: &str) -> String {
     start
 }
 
+/// What the keys of a custom resource begin with, whatever its group, with the slash at the end.
+#[must_use]
+pub fn custom_prefix(resource: &GroupResource) -> String {
+    format!("{ROOT}/{}/{}/", resource.group, resource.resource)
+}
+
 /// The object that a key belongs to; `None` for keys that no served object has (`/registry/ranges/…`).
 #[must_use]
 pub fn parse(key: &str) -> Option<Location<'_>> {

@@ -14,7 +14,7 @@ use super::{
     strategy::Strategy,
 };
 use crate::{
-    cache::{CacheError, Object, ReadAt},
+    cache::{CacheError, Object},
     objects::Objects,
 };
 
@@ -29,7 +29,8 @@ pub struct Registry {
     pub clock: SharedClock,
     /// Names and identities.
     pub ids: SharedIds,
-    served: RwLock<Arc<Table>>,
+    builtin: Table,
+    custom: RwLock<Table>,
     stored: HashMap<GroupResource, Arc<Stored>>,
 }
 
@@ -78,13 +79,27 @@ impl Registry {
             let at = stored.get(&row.gvr().group_resource()).cloned();
             served.extend(Resource::builtin(row, at).map(|resource| (resource.gvr.clone(), Arc::new(resource))));
         }
-        Registry { store, clock, ids, served: RwLock::new(Arc::new(served)), stored }
+        Registry { store, clock, ids, builtin: served, custom: RwLock::default(), stored }
     }
 
     /// The resource that a request names.
     #[must_use]
     pub fn resource(&self, gvr: &GroupVersionResource) -> Option<Arc<Resource>> {
-        self.served.read().unwrap_or_else(PoisonError::into_inner).get(gvr).cloned()
+        let custom = || self.custom.read().unwrap_or_else(PoisonError::into_inner).get(gvr).cloned();
+        self.builtin.get(gvr).cloned().or_else(custom)
+    }
+
+    /// From now on `new` is served instead of `old`: the versions of one custom resource, all at once.
+    pub fn replace_custom(&self, old: &[Arc<Resource>], new: &[Arc<Resource>]) {
+        let mut custom = self.custom.write().unwrap_or_else(PoisonError::into_inner);
+        old.iter().for_each(|resource| drop(custom.remove(&resource.gvr)));
+        custom.extend(new.iter().map(|resource| (resource.gvr.clone(), Arc::clone(resource))));
+    }
+
+    /// The custom resources that are served now, each in each of its versions.
+    #[must_use]
+    pub fn custom(&self) -> Vec<Arc<Resource>> {
+        self.custom.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
     /// The objects of a resource.
@@ -104,7 +119,7 @@ impl Registry {
     /// When the store has no answer.
     pub async fn filled(&self) -> Result<(), CacheError> {
         for stored in self.all_stored() {
-            stored.cache.get("", "", ReadAt::Any).await?;
+            stored.filled().await?;
         }
         Ok(())
     }

@@ -9,6 +9,8 @@ use capstan_api::{
     validation::{is_dns1035_label, is_dns1123_subdomain},
 };
 
+use capstan_cel::crd::check_rules;
+
 use super::{
     read::{at, flag, is_set, list, object, objects, text},
     rules::IMMUTABLE,
@@ -285,7 +287,10 @@ fn part(version: &Map, key: &str, path: Path<'_>, errors: &mut ErrorList) {
         "schema" => {
             if let Some(schema) = schema {
                 let path = path.child("openAPIV3Schema").to_string();
-                errors.extend(structural::compile(schema, &path).err().unwrap_or_default());
+                match structural::compile(schema, &path) {
+                    Ok(compiled) => errors.extend(check_rules(compiled.root(), &path)),
+                    Err(wrong) => errors.extend(wrong),
+                }
             }
         }
         "subresources" => scale(at(at(version, key), "scale"), &path, errors),

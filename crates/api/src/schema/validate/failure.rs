@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use super::ratchet::Ratchet;
 use crate::{
     Value,
     field::{Error, ErrorList, Segment},
@@ -43,7 +44,9 @@ pub(super) struct Mark {
 
 /// All that failed.
 #[derive(Debug, Default)]
-pub(super) struct Failures {
+pub(super) struct Failures<'a> {
+    /// What was there before: what has not changed may be wrong.
+    pub(super) ratchet: Option<Ratchet<'a>>,
     kept: Vec<Failure>,
     /// How many there were, also of those that are not kept.
     count: usize,
@@ -58,7 +61,7 @@ pub(super) struct Taken {
     bytes: usize,
 }
 
-impl Failures {
+impl Failures<'_> {
     pub(super) fn mark(&self) -> Mark {
         Mark { count: self.count, kept: self.kept.len(), bytes: self.bytes }
     }
@@ -69,6 +72,9 @@ impl Failures {
 
     /// Adds what `describe` says of the path: a message and a kind.
     pub(super) fn add(&mut self, path: &[Segment<'_>], describe: impl FnOnce(&str) -> (String, Kind)) {
+        if self.ratchet.as_mut().is_some_and(|ratchet| ratchet.is_unchanged(path)) {
+            return;
+        }
         self.count += 1;
         if self.bytes <= MAX_BYTES {
             let name = render(path);
@@ -80,8 +86,9 @@ impl Failures {
 
     /// Adds a failure of a field that is not there.
     pub(super) fn add_required(&mut self, path: &[Segment<'_>], field: &str) {
+        let before = self.kept.len();
         self.add(path, |name| (format!("{name}.{field} in body is required"), Kind::Required));
-        if let Some(last) = self.kept.last_mut().filter(|last| matches!(last.kind, Kind::Required)) {
+        if let Some(last) = self.kept.get_mut(before) {
             last.name.push('.');
             last.name.push_str(field);
         }

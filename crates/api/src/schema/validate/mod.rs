@@ -5,12 +5,14 @@
 
 mod failure;
 mod lists;
+mod ratchet;
 mod resource;
 mod scalar;
 mod walk;
 
 use super::{NodeRef, Schema};
 use crate::{Value, field::ErrorList};
+use ratchet::Ratchet;
 use walk::Walker;
 
 /// What is looked at.
@@ -40,6 +42,32 @@ impl Checks {
 #[must_use]
 pub fn validate(object: &Value, schema: &Schema) -> ErrorList {
     Walker::new(Checks::ALL, "").run(schema.root(), object)
+}
+
+/// What is wrong with a custom resource, by kind of error.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Findings {
+    /// What OpenAPI says.
+    pub openapi: ErrorList,
+    /// What is wrong with embedded resources.
+    pub resources: ErrorList,
+    /// What comes twice in lists that are sets or maps.
+    pub lists: ErrorList,
+}
+
+/// As [`validate`], by kind of error. Of what OpenAPI says, parts that are as they were in `old` are tolerated.
+#[must_use]
+pub fn inspect(object: &Value, schema: &Schema, old: Option<&Value>) -> Findings {
+    let ratchet = old.map(|old| Ratchet::new(schema.root(), object, old, false));
+    Walker::new(Checks::ALL, "").tolerating(ratchet).inspect(schema.root(), object)
+}
+
+/// What OpenAPI says of one field of a custom resource. What is as it was in `old` is tolerated.
+#[must_use]
+pub fn inspect_field(value: &Value, schema: &Schema, field: &str, old: Option<&Value>) -> ErrorList {
+    let Some(found) = schema.root().field(field) else { return ErrorList::new() };
+    let ratchet = old.map(|old| Ratchet::new(found.node, value, old, true));
+    Walker::new(Checks::ALL, field).tolerating(ratchet).inspect(found.node, value).openapi
 }
 
 /// What is wrong with a default that is found at `path`. Upstream forgets here that an int-or-string is one of the two,

@@ -13,7 +13,7 @@ pub(super) struct Scalar<'w, 'a> {
     pub(super) node: NodeRef<'a>,
     pub(super) value: &'a Value,
     pub(super) path: &'w [Segment<'a>],
-    pub(super) failures: &'w mut Failures,
+    pub(super) failures: &'w mut Failures<'a>,
     pub(super) checks: Checks,
 }
 

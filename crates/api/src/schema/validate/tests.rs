@@ -152,3 +152,30 @@ proptest! {
         prop_assert_eq!(validate(&again, &schema), errors);
     }
 }
+
+#[test]
+fn what_has_not_changed_is_tolerated() {
+    let schema = br#"{"type":"object","properties":{
+        "spec":{"type":"object","required":["r"],"properties":{
+            "n":{"type":"integer","maximum":5},"m":{"type":"integer","maximum":5},
+            "s":{"type":"array","items":{"type":"integer","maximum":5}},
+            "l":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["k"],
+                 "items":{"type":"object","required":["k"],"properties":{"k":{"type":"string"},"v":{"type":"integer","maximum":5}}}}}}}}"#;
+    let schema = compile(&json::parse(schema).unwrap(), "").unwrap();
+    let check = |old: &str, new: &str, expected: &[&str]| {
+        let parse = |text: &str| json::parse(format!(r#"{{"spec":{text}}}"#).as_bytes()).unwrap();
+        let (old, new) = (parse(old), parse(new));
+        let fields = |errors: &ErrorList| errors.iter().map(|error| error.field.clone()).collect::<Vec<_>>();
+        assert_eq!(fields(&inspect(&new, &schema, Some(&old)).openapi), expected, "{old} {new}");
+        let inner = inspect_field(new.get("spec").unwrap(), &schema, "spec", old.get("spec"));
+        assert_eq!(fields(&inner), expected, "{old} {new}");
+    };
+    check(r#"{"n":9}"#, r#"{"n":9}"#, &[]);
+    check(r#"{"n":9}"#, r#"{"n":9,"m":1}"#, &["spec.r"]);
+    check(r#"{"r":1,"n":9}"#, r#"{"r":1,"n":9,"m":8}"#, &["spec.m"]);
+    check(r#"{"r":1,"n":9}"#, r#"{"r":1,"n":8}"#, &["spec.n"]);
+    check(r#"{"r":1,"s":[9]}"#, r#"{"r":1,"s":[9],"m":1}"#, &[]);
+    check(r#"{"r":1,"s":[9]}"#, r#"{"r":1,"s":[9,1]}"#, &["spec.s[0]"]);
+    let old = r#"{"r":1,"l":[{"k":"a","v":9},{"k":"b","v":9}]}"#;
+    check(old, r#"{"r":1,"l":[{"k":"c","v":1},{"k":"b","v":9},{"k":"a","v":8}]}"#, &["spec.l[2].v"]);
+}

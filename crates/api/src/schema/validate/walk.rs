@@ -1,9 +1,11 @@
 //! The walk over a value and its schema.
 
 use super::{
-    Checks,
+    Checks, Findings,
     failure::{Failures, Kind, Mark, Taken},
-    lists, resource,
+    lists,
+    ratchet::Ratchet,
+    resource,
     scalar::Scalar,
 };
 use crate::{
@@ -20,7 +22,7 @@ pub(super) struct Walker<'a> {
     stack: Vec<Frame<'a>>,
     /// Where the walk begins, as a path.
     base: &'a str,
-    failures: Failures,
+    failures: Failures<'a>,
     resources: ErrorList,
     lists: ErrorList,
 }
@@ -83,18 +85,30 @@ impl<'a> Walker<'a> {
         Walker { checks, path, stack, base, failures, resources: Vec::new(), lists: Vec::new() }
     }
 
+    /// Tolerates what is wrong where nothing has changed.
+    pub(super) fn tolerating(mut self, ratchet: Option<Ratchet<'a>>) -> Self {
+        self.failures.ratchet = ratchet;
+        self
+    }
+
     /// All errors: first those of OpenAPI, then those of resources, then those of lists.
-    pub(super) fn run(mut self, node: NodeRef<'a>, value: &'a Value) -> ErrorList {
+    pub(super) fn run(self, node: NodeRef<'a>, value: &'a Value) -> ErrorList {
+        let Findings { mut openapi, resources, lists } = self.inspect(node, value);
+        openapi.extend(resources);
+        openapi.extend(lists);
+        openapi
+    }
+
+    /// The same, kind by kind.
+    pub(super) fn inspect(mut self, node: NodeRef<'a>, value: &'a Value) -> Findings {
         if let Visit::Open(frame) = self.visit(node, value, false, false) {
             self.stack.push(frame);
         }
         while let Some(frame) = self.stack.pop() {
             self.advance(frame);
         }
-        let mut errors = if self.checks.openapi { self.failures.into_errors(self.base) } else { Vec::new() };
-        errors.append(&mut self.resources);
-        errors.append(&mut self.lists);
-        errors
+        let openapi = if self.checks.openapi { self.failures.into_errors(self.base) } else { Vec::new() };
+        Findings { openapi, resources: self.resources, lists: self.lists }
     }
 
     fn scalar(&mut self, node: NodeRef<'a>, value: &'a Value) -> Scalar<'_, 'a> {
