@@ -2,7 +2,7 @@
 
 use std::{hint::black_box, time::Instant};
 
-use capstan_api::{Value, builtin, json, names::GroupVersionKind, schema::Schema};
+use capstan_api::{Value, builtin, json, names::GroupVersionKind, protobuf, schema::Schema};
 use criterion::{Criterion, criterion_group, criterion_main};
 
 const POD: &[u8] = include_bytes!("pod.json");
@@ -19,8 +19,19 @@ fn decode(c: &mut Criterion) {
         .bench_function("serde_json value", |b| b.iter(|| serde_json::from_slice::<serde_json::Value>(black_box(POD))));
     group.bench_function("json parse", |b| b.iter(|| json::parse(black_box(POD))));
     group.bench_function("decode, check and default", |b| b.iter(|| road(&schema)));
+    let (pod, message) = message(&schema);
+    group.bench_function("protobuf decode", |b| b.iter(|| protobuf::decode_message(&schema, black_box(&message))));
+    group.bench_function("protobuf encode", |b| b.iter(|| protobuf::encode(&schema, black_box(&pod), &mut Vec::new())));
     group.bench_function("schema decode", |b| b.iter(|| schema.decode(black_box(POD))));
     group.finish();
+}
+
+/// The Pod and its message.
+fn message(schema: &Schema) -> (Value, Vec<u8>) {
+    let pod = schema.decode(POD).expect("it is a Pod").value;
+    let mut message = Vec::new();
+    protobuf::encode(schema, &pod, &mut message);
+    (pod, message)
 }
 
 fn load(c: &mut Criterion) {

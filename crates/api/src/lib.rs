@@ -23,6 +23,7 @@ pub mod object;
 pub mod options;
 pub mod partial;
 pub mod patch;
+pub mod protobuf;
 pub mod quantity;
 pub mod schema;
 pub mod scheme;

@@ -27,6 +27,7 @@ pub mod impersonation;
 pub mod index;
 pub mod metrics;
 pub mod objects;
+pub mod openapi;
 pub mod pki;
 pub mod pretty;
 pub mod printers;

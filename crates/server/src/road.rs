@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use capstan_api::{
-    GroupVersion, GroupVersionResource, Status,
+    GroupVersionResource, Status,
     selector::{FieldSelector, Selector},
     status::{FAILURE, StatusReason},
 };
@@ -14,7 +14,7 @@ use crate::{
         JWKS_CONTENT_TYPE, JWKS_PATH, MAX_AGE_SECONDS, OPENID_CONFIG_PATH, OpenIdDocuments, PeerCertificates,
         unauthorized,
     },
-    authorization::{Attributes, SYSTEM_MASTERS, UserInfo, forbidden},
+    authorization::{Attributes, Authorizer as _, SYSTEM_MASTERS, UserInfo, forbidden},
     handlers::{
         self,
         call::{Call, header, wishes},
@@ -58,7 +58,7 @@ async fn walk(server: &Arc<Inner>, parts: &mut Parts, body: Body) -> Response {
     let target = parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str).to_owned();
     let url = match Url::parse(&target) {
         Ok(url) => url,
-        Err(error) => return plain_text(StatusCode::BAD_REQUEST, format!("{error}\n")),
+        Err(error) => return plain_text(StatusCode::BAD_REQUEST, error.to_string()),
     };
     let query = Query::parse(url.query);
     let info = match RequestInfo::new(parts.method.as_str(), &url, &query) {
@@ -76,7 +76,10 @@ async fn walk(server: &Arc<Inner>, parts: &mut Parts, body: Body) -> Response {
     let selectors = Selectors::of(&info);
     let attributes = attributes(&info, &user, &selectors);
     let flow = server.flow_control.classify(&attributes);
-    let decision = server.authorizer.authorize(&attributes);
+    let mut decision = server.open_paths.authorize(&attributes);
+    if !decision.is_allowed() {
+        decision = server.authorizer.authorize(&attributes);
+    }
     let permit = server.in_flight.enter(load, user.in_group(SYSTEM_MASTERS));
     let mut response = match permit {
         Err(refused) => refused,
@@ -193,8 +196,8 @@ impl Asked<'_> {
                 && (resource.namespaced || info.namespace.is_empty() || info.resource == "namespaces")
                 && (info.parts().count() <= 3 || load == Load::LongRunning)
         }) else {
-            let group_version = GroupVersion::new(&*info.api_group, &*info.api_version);
-            let known = server.discovery.documents().get(&group_version.path()).is_some();
+            let group = if info.api_group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", info.api_group) };
+            let known = server.discovery.documents().get(&group).is_some();
             let mut response = if known { fail(&no_resource()) } else { not_found() };
             response.extensions_mut().insert(Unknown);
             return response;
@@ -204,9 +207,11 @@ impl Asked<'_> {
             Ok(body) => body,
             Err(status) => return fail(&status),
         };
+        let method = parts.method.clone();
         let mut call = Call {
             server,
             info,
+            method: &method,
             raw_query: url.query,
             query,
             headers: &headers,
@@ -231,6 +236,9 @@ impl Asked<'_> {
     }
 }
 
+/// The forms of discovery.
+const FORMS: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+
 /// What is not a resource: discovery, and what the server says of itself.
 fn documents(server: &Inner, parts: &Parts, info: &RequestInfo, url: &Url<'_>, wishes: Wishes<'_>) -> Response {
     if let Some(response) = server.health.answer(&info.path, url.query) {
@@ -240,6 +248,10 @@ fn documents(server: &Inner, parts: &Parts, info: &RequestInfo, url: &Url<'_>, w
         "/metrics" => return server.metrics.answer(),
         "/metrics/slis" => return server.health.slis(),
         path => {
+            let now = server.registry.now();
+            if let Some(response) = server.openapi.answer(path, wishes.query, &parts.headers, now) {
+                return response;
+            }
             if let Some(response) = server.openid.as_ref().and_then(|openid| openid_answer(openid, path)) {
                 return response;
             }
@@ -266,7 +278,7 @@ fn documents(server: &Inner, parts: &Parts, info: &RequestInfo, url: &Url<'_>, w
     if matches!(&*info.path, "/" | "/version" | "/version/") {
         return answer(200, "application/json", Body::from(document.json.clone()));
     }
-    if let Err(status) = check_route(wishes.accept, &["application/json", "application/yaml"]) {
+    if let Err(status) = check_route(wishes.accept, &FORMS) {
         return Form::plain(wishes).status(&status);
     }
     let json = document.json.slice(..document.json.len() - usize::from(document.json.ends_with(b"\n")));
@@ -294,5 +306,5 @@ fn no_resource() -> Status {
 }
 
 fn not_found() -> Response {
-    plain_text(StatusCode::NOT_FOUND, "404 page not found\n")
+    plain_text(StatusCode::NOT_FOUND, "404 page not found")
 }

@@ -26,6 +26,7 @@ use crate::{
     http::{Request, Response},
     index,
     metrics::Metrics,
+    openapi::OpenApi,
     registry::Registry,
     road,
     serve::InFlight,
@@ -110,10 +111,13 @@ pub(crate) struct Inner {
     pub(crate) registry: Arc<Registry>,
     pub(crate) in_flight: InFlight,
     pub(crate) discovery: Discovery,
+    pub(crate) openapi: OpenApi,
     pub(crate) authenticator: Authenticator,
     pub(crate) token_issuer: Option<TokenIssuer>,
     pub(crate) openid: Option<OpenIdDocuments>,
     pub(crate) authorizer: Arc<dyn Authorizer>,
+    /// What everybody may read, whatever the authorizer says; reviews do not count it.
+    pub(crate) open_paths: AlwaysAllowPaths,
     pub(crate) rbac: Arc<RbacAuthorizer>,
     pub(crate) admission: admission::Chain,
     pub(crate) counts_quota: bool,
@@ -186,7 +190,9 @@ impl Server {
             registry,
             in_flight: InFlight::default(),
             discovery,
+            openapi: OpenApi::new(),
             authorizer,
+            open_paths: AlwaysAllowPaths::new(OPEN_PATHS).expect("the paths are valid"),
             rbac,
             admission,
             counts_quota,
@@ -240,8 +246,7 @@ fn authorizer(
     rbac: &Arc<RbacAuthorizer>,
     node: &Arc<NodeAuthorizer>,
 ) -> Arc<dyn Authorizer> {
-    let open = AlwaysAllowPaths::new(OPEN_PATHS).expect("the paths are valid");
-    let mut all: Vec<Arc<dyn Authorizer>> = vec![Arc::new(open)];
+    let mut all: Vec<Arc<dyn Authorizer>> = Vec::new();
     for mode in modes {
         all.push(match mode {
             AuthorizationMode::AlwaysAllow => Arc::new(Always(true)),

@@ -7,16 +7,17 @@
 //! the changes of a commit are filtered once a prefix and not once a watch.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, VecDeque},
     future::Future,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::Arc,
     task::{Context, Poll, Waker},
 };
 
 use crate::{
     Batch, Event, Fault, FaultKind, Key, ReadError, Revision, Watch, WatchItem, WatchRequest, WatchSource,
     limits::MAX_WATCHES,
+    sync::{Mutex, MutexGuard},
 };
 
 /// How many bytes of recent batches a hub keeps for its watches, over all prefixes.
@@ -73,8 +74,8 @@ struct Group {
     /// The last revision whose changes under this prefix may not be in `recent`.
     dropped: Revision,
     watches: usize,
-    /// Who waits for the next batch.
-    wakers: HashMap<u64, Waker>,
+    /// Who waits for the next batch; ordered, so that a seeded simulation wakes in the same order every time.
+    wakers: BTreeMap<u64, Waker>,
 }
 
 /// Who is to be woken after a publication, once the engine has let go of its locks.
@@ -113,7 +114,7 @@ impl Hub {
         for (prefix, group) in &mut state.groups {
             if let Some(events) = under(prefix, events) {
                 group.recent.push_back(Batch { revision, events });
-                wakeups.extend(group.wakers.drain().map(|(_, waker)| waker));
+                wakeups.extend(std::mem::take(&mut group.wakers).into_values());
                 matched = true;
             }
         }
@@ -132,7 +133,7 @@ impl Hub {
     pub(crate) fn close(&self, fault: Fault) -> Wakeups {
         let mut state = self.lock();
         state.closed.get_or_insert(fault);
-        Wakeups(state.groups.values_mut().flat_map(|group| group.wakers.drain().map(|(_, waker)| waker)).collect())
+        Wakeups(state.groups.values_mut().flat_map(|group| std::mem::take(&mut group.wakers).into_values()).collect())
     }
 
     /// Puts a watch in place. The engine has checked `request.after` against its present and its compaction revision,
@@ -153,7 +154,7 @@ impl Hub {
             recent: VecDeque::new(),
             dropped: seen,
             watches: 0,
-            wakers: HashMap::new(),
+            wakers: BTreeMap::new(),
         });
         group.watches += 1;
         drop(state);

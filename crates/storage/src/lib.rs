@@ -21,6 +21,9 @@ mod expiry;
 mod freshness;
 mod hash;
 mod hub;
+#[cfg(test)]
+#[cfg(feature = "shuttle")]
+mod interleavings;
 pub mod limits;
 mod memory;
 mod op;
@@ -28,6 +31,7 @@ mod options;
 mod read;
 mod snapshot;
 mod store;
+mod sync;
 mod watch;
 
 pub use bytes::Bytes;

@@ -92,6 +92,14 @@ fn is_true(value: &Value, name: &str) -> bool {
     value.get(name).and_then(Value::as_bool) == Some(true)
 }
 
+/// Whether the field `key` of a message is the one that JSON calls `name`: `xKubernetesListType` is
+/// `x-kubernetes-list-type`, `ref` is `$ref`.
+fn is_name(key: &str, name: &str) -> bool {
+    key.bytes()
+        .map(|c| c.to_ascii_lowercase())
+        .eq(name.bytes().filter(|c| !matches!(c, b'-' | b'$')).map(|c| c.to_ascii_lowercase()))
+}
+
 /// The place of the field `name` in `message`, which may be inside a message that JSON does not show.
 fn find<'a>(
     messages: &'a Value,
@@ -103,10 +111,10 @@ fn find<'a>(
 ) -> Option<(String, &'a Value)> {
     let fields = message.as_object()?;
     let number = |field: &Value| Some(format!("{prefix}{}", field.get("number")?.as_i64()?));
-    if let Some((_, field)) = fields.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)) {
+    if let Some((_, field)) = fields.iter().find(|(key, _)| is_name(key, name)) {
         return Some((number(field)?, field));
     }
-    fields.iter().filter(|(key, _)| !names.iter().any(|name| key.eq_ignore_ascii_case(name))).find_map(|(_, field)| {
+    fields.iter().filter(|(key, _)| !names.iter().any(|name| is_name(key, name))).find_map(|(_, field)| {
         let inner = text(field, "type")?;
         let place = number(field)?;
         let found = find(messages, messages.get(inner)?, name, names, &format!("{place}/"), embedded)?;

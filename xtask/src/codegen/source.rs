@@ -62,7 +62,9 @@ impl Source {
     pub(crate) fn from_server(address: &str) -> Result<Source, String> {
         let plain = "application/json";
         let discovery = [get(address, "/api", DISCOVERY)?, get(address, "/apis", DISCOVERY)?];
-        let (mut openapi, mut columns) = (Vec::new(), BTreeMap::new());
+        let groups = ["/openapi/v3/api", "/openapi/v3/apis"].map(|path| get(address, path, plain));
+        let mut openapi = groups.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let mut columns = BTreeMap::new();
         for group in discovery.iter().filter_map(|list| list.get("items")?.as_array()).flatten() {
             let name = group.get("metadata").and_then(|metadata| text(metadata, "name")).unwrap_or_default();
             for version in group.get("versions").and_then(Value::as_array).into_iter().flatten() {

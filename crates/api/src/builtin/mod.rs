@@ -77,6 +77,27 @@ pub fn types() -> impl ExactSizeIterator<Item = (&'static str, bool)> {
     (0..index::TYPES).map(index::type_head).map(|head| (head.name, head.kind))
 }
 
+/// The lines of a type in the table, the first of which is its [head](text::TypeHead): everything that is published
+/// about it, also what schemas do not need.
+#[must_use]
+pub fn type_lines(name: &str) -> Option<std::str::Lines<'static>> {
+    index::find_type(name).map(index::type_block)
+}
+
+/// The table's name of the type of a kind: `core.v1.Pod`.
+#[must_use]
+pub fn type_name(kind: &GroupVersionKind) -> Option<&'static str> {
+    kind_type(package(&kind.group, &kind.version)?, &kind.kind).map(index::type_name)
+}
+
+/// The group and version that a type belongs to. The types of `meta.v1` belong to all.
+#[must_use]
+pub fn type_group_version(name: &str) -> Option<GroupVersion> {
+    let (of, _) = name.rsplit_once('.')?;
+    let (group, version, _) = groups().find(|(_, _, package)| *package == of)?;
+    Some(GroupVersion::from_static(group, version))
+}
+
 /// All types seen from the one at `ty`.
 fn rooted_at(ty: usize) -> Schema {
     static ALL: OnceLock<Schema> = OnceLock::new();

@@ -51,9 +51,20 @@ impl Definition {
     }
 }
 
+/// A field's number in protobuf, and where the field stands among the fields in the order of their names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Numbered {
+    /// The numbers on the way to the field, a byte each, the outermost highest: `3` is `0x03_00_00`, `1/2` is
+    /// `0x01_02_00`. Their order is that of the fields in a message.
+    pub(crate) path: u32,
+    pub(crate) position: usize,
+}
+
 /// Definitions, each loaded when first looked at.
 pub(super) struct Arena {
     definitions: Box<[OnceLock<Definition>]>,
+    /// The fields of each definition's root by their numbers; made for those that are sent as protobuf.
+    numbers: Box<[OnceLock<Box<[Numbered]>>]>,
     load: fn(usize) -> Definition,
     pub(super) notes: Option<&'static Notes>,
 }
@@ -62,6 +73,28 @@ impl Arena {
     pub(super) fn node(&self, id: NodeId) -> &Node {
         let definition = id.definition();
         &self.definitions[definition].get_or_init(|| (self.load)(definition)).nodes[id.node()]
+    }
+
+    /// The fields of a definition's root in the order of their numbers; those without a number are not among them.
+    pub(super) fn numbers(&self, id: NodeId) -> &[Numbered] {
+        if id.node() != 0 {
+            return &[];
+        }
+        self.numbers[id.definition()].get_or_init(|| {
+            let fields = self.node(id).fields.iter().enumerate().filter(|(_, field)| field.number != 0);
+            let numbered = fields.map(|(position, field)| {
+                let number = u32::from(field.number);
+                let path = match [number >> 12, number >> 8 & 0xf, number & 0xff] {
+                    [0, 0, own] => own << 16,
+                    [0, outer, own] => outer << 16 | own << 8,
+                    [outer, inner, own] => outer << 16 | inner << 8 | own,
+                };
+                Numbered { path, position }
+            });
+            let mut numbered: Box<[_]> = numbered.collect();
+            numbered.sort_unstable_by_key(|field| field.path);
+            numbered
+        })
     }
 }
 
@@ -85,6 +118,7 @@ impl Schema {
         let definition = OnceLock::from(Definition { nodes: nodes.into() }.settled());
         let arena = Arena {
             definitions: Box::new([definition]),
+            numbers: Box::new([OnceLock::new()]),
             load: |_| unreachable!("there is just one definition"),
             notes: None,
         };
@@ -104,8 +138,9 @@ impl Schema {
     }
 
     fn from_arena(definitions: usize, load: fn(usize) -> Definition, notes: Option<&'static Notes>) -> Self {
-        let definitions = (0..definitions.min(NodeId::MAX_DEFINITIONS)).map(|_| OnceLock::new()).collect();
-        Schema { arena: Arc::new(Arena { definitions, load, notes }), root: NodeId::ROOT }
+        let definitions: Box<[_]> = (0..definitions.min(NodeId::MAX_DEFINITIONS)).map(|_| OnceLock::new()).collect();
+        let numbers = std::iter::repeat_with(OnceLock::new).take(definitions.len()).collect();
+        Schema { arena: Arc::new(Arena { definitions, numbers, load, notes }), root: NodeId::ROOT }
     }
 
     /// The same arena seen from another root.
@@ -120,7 +155,7 @@ impl Schema {
         if self.arena.notes.is_none() {
             return self.clone();
         }
-        let Arena { definitions, load, notes } = &*self.arena;
+        let Arena { definitions, load, notes, .. } = &*self.arena;
         Self::from_arena(definitions.len(), *load, *notes).rooted_at(self.root)
     }
 

@@ -17,6 +17,7 @@ pub mod structural;
 pub mod validate;
 mod view;
 
+pub(crate) use arena::Numbered;
 pub use arena::{Definition, GoField, Notes, Schema};
 pub use decode::{DecodeError, Decoded, Mismatch};
 pub use node::{Absent, Facts, Format, ListType, MapType, Node, NodeField, NodeId, PatchStrategy, Rules, Type};

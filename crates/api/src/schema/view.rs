@@ -3,7 +3,8 @@
 use std::{cmp::Ordering, fmt};
 
 use super::{
-    Absent, Format, GoField, ListType, MapType, Node, NodeField, NodeId, PatchStrategy, Rules, Type, arena::Arena,
+    Absent, Format, GoField, ListType, MapType, Node, NodeField, NodeId, PatchStrategy, Rules, Type,
+    arena::{Arena, Numbered},
 };
 use crate::{Name, Value};
 
@@ -177,6 +178,11 @@ impl<'a> NodeRef<'a> {
     #[must_use]
     pub fn is_wrapped(self) -> bool {
         self.place.wrapped
+    }
+
+    /// The known fields in the order of their numbers in protobuf.
+    pub(crate) fn numbers(self) -> &'a [Numbered] {
+        self.arena.numbers(self.shape_id)
     }
 
     /// The name of the type: `PodSpec`.

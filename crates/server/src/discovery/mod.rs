@@ -18,6 +18,7 @@ use std::{
 use bytes::Bytes;
 use capstan_api::{builtin, json as api_json, yaml};
 pub use resource::{ApiResource, ApiSubresource, storage_version_hash};
+pub(crate) use version::API_VERSION;
 pub use version::VersionInfo;
 
 use self::json::Json;

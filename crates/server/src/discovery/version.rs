@@ -55,7 +55,7 @@ pub struct VersionInfo {
 }
 
 /// The version of the API: major, minor, and the oldest minor that it stays compatible with.
-const API_VERSION: [&str; 3] = ["1", "36", "35"];
+pub(crate) const API_VERSION: [&str; 3] = ["1", "36", "35"];
 
 impl Default for VersionInfo {
     fn default() -> Self {

@@ -19,6 +19,7 @@ use crate::{
 pub(crate) struct Call<'a> {
     pub(crate) server: &'a Arc<Inner>,
     pub(crate) info: &'a RequestInfo,
+    pub(crate) method: &'a http::Method,
     pub(crate) raw_query: &'a str,
     pub(crate) query: &'a Query<'a>,
     pub(crate) headers: &'a HeaderMap,

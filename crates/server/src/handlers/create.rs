@@ -26,7 +26,7 @@ pub(crate) async fn create(call: &mut Call<'_>) -> Result<Response, Status> {
     SYSTEM_FIELDS.iter().for_each(|field| drop(metadata.remove(field)));
     call.check_namespace(&mut object)?;
     if !matches!(meta(&object, "resourceVersion"), "" | "0") {
-        return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
+        return Err(write::as_it_is("resourceVersion should not be set on objects to be created"));
     }
     write::dedup_owners(call, &mut object, false);
     let name = meta(&object, "name").to_owned();

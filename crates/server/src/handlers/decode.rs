@@ -1,17 +1,20 @@
 //! From the body of a request to an object of the kind that the endpoint takes.
 
+use std::borrow::Cow;
+
 use capstan_api::{
     GroupVersion, GroupVersionKind, Map, Status, Str, Value, builtin,
     codec::{self, Format, StrictErrors},
     json::{self, Reader, Token},
-    schema::Schema,
+    protobuf,
+    schema::{Decoded, Schema},
 };
 
 use crate::base64;
 use crate::request::{MediaType, body_media_type, negotiate::Protobuf, options::FieldValidation};
 
 /// Where upstream says that its scheme of built-in kinds was made.
-const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";
+const SCHEME: &str = "pkg/runtime/scheme.go:111";
 
 /// How much of a body that cannot be read is shown.
 const SUMMARY_BYTES: usize = 30;
@@ -28,41 +31,102 @@ pub(crate) fn object(
     validation: FieldValidation,
     warnings: &mut Vec<String>,
 ) -> Result<Map, Status> {
-    let format = match body_media_type(content_type, Protobuf::No)? {
-        MediaType::Yaml => Format::Yaml,
-        _ => Format::Json,
+    let format = match body_media_type(content_type, Protobuf::Yes)? {
+        MediaType::Protobuf => None,
+        MediaType::Yaml => Some(Format::Yaml),
+        _ => Some(Format::Json),
     };
-    let (json, duplicates) = to_json(body, format).map_err(|error| unrecognized(gvk, &error, body))?;
-    let found = kind_of(&json).map_err(|error| unrecognized(gvk, &error, body))?;
+    let (sent, found) = Sent::open(body, format).map_err(|error| unrecognized(gvk, &error, body))?;
     let found = resolve(found, gvk).map_err(|error| unrecognized(gvk, &error, body))?;
     let refuse = |error: &dyn std::fmt::Display| {
         let (kind, version) = (&found.kind, found.version.as_str());
         Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {}: {error}", gvk.kind))
     };
-    if found != *gvk {
-        let Some(other) = builtin::schema(&found) else {
-            let version = found.api_version();
-            let kind = found.kind.as_str();
-            return Err(refuse(&format!(
-                "no kind {kind:?} is registered for version {version:?} in scheme {SCHEME:?}"
+    match other_kind(&sent, &found, gvk) {
+        Other::No => {}
+        Other::Kind(error) => return Err(refuse(&error)),
+        Other::Version => {
+            return Err(Status::bad_request(format!(
+                "the API version in the data ({}) does not match the expected API version ({})",
+                found.api_version(),
+                gvk.api_version()
             )));
-        };
-        other.decode(&json).map_err(|error| refuse(&error))?;
-        if found.kind != gvk.kind || found.group != gvk.group {
-            let from = format!("{}.{}", found.version, found.kind);
-            let to = format!("{}.{}", internal_package(&gvk.group), gvk.kind);
-            return Err(refuse(&format!("converting ({from}) to ({to}): unknown conversion")));
         }
-        return Err(Status::bad_request(format!(
-            "the API version in the data ({}) does not match the expected API version ({})",
-            found.api_version(),
-            gvk.api_version()
-        )));
     }
-    let mut decoded = schema.decode(&json).map_err(|error| refuse(&error))?;
-    decoded.strict.extend(duplicates);
+    let decoded = sent.decode(schema).map_err(|error| refuse(&error))?;
     strict(decoded.strict, validation, warnings).map_err(|error| refuse(&error))?;
     Ok(finish(decoded.value, gvk, schema))
+}
+
+/// Whether an object is of another kind than expected.
+enum Other {
+    No,
+    /// It is, and this is why that cannot be.
+    Kind(String),
+    /// It is the same kind in another version.
+    Version,
+}
+
+fn other_kind(sent: &Sent<'_>, found: &GroupVersionKind, gvk: &GroupVersionKind) -> Other {
+    if found == gvk {
+        return Other::No;
+    }
+    let Some(other) = builtin::schema(found) else {
+        let (version, kind) = (found.api_version(), found.kind.as_str());
+        return Other::Kind(format!("no kind {kind:?} is registered for version {version:?} in scheme {SCHEME:?}"));
+    };
+    if let Err(error) = sent.decode(&other) {
+        return Other::Kind(error);
+    }
+    if found.kind != gvk.kind || found.group != gvk.group {
+        let from = format!("{}.{}", found.version, found.kind);
+        let to = format!("{}.{}", internal_package(&gvk.group), gvk.kind);
+        return Other::Kind(format!("converting ({from}) to ({to}): unknown conversion"));
+    }
+    Other::Version
+}
+
+/// Whether what a patch has made is still of the kind.
+pub(crate) fn check_kind(json: &[u8], gvk: &GroupVersionKind) -> Result<(), String> {
+    let found = resolve(kind_of(json)?, gvk)?;
+    let sent = Sent::Json(Cow::Borrowed(json), StrictErrors::default());
+    match other_kind(&sent, &found, gvk) {
+        Other::No | Other::Version => Ok(()),
+        Other::Kind(error) => Err(error),
+    }
+}
+
+/// A body whose kind has been read, and nothing else of it.
+enum Sent<'a> {
+    Json(Cow<'a, [u8]>, StrictErrors),
+    Message(&'a [u8]),
+}
+
+impl<'a> Sent<'a> {
+    /// The body, and the kind and the version that it claims; protobuf if it is no text.
+    fn open(body: &'a [u8], format: Option<Format>) -> Result<(Self, (Str, Str)), String> {
+        let Some(format) = format else {
+            let envelope = protobuf::envelope(body).map_err(|error| error.to_string())?;
+            return Ok((Sent::Message(envelope.raw), (envelope.kind, envelope.api_version)));
+        };
+        let (json, duplicates) = to_json(body, format)?;
+        let found = kind_of(&json)?;
+        Ok((Sent::Json(json, duplicates), found))
+    }
+
+    fn decode(&self, schema: &Schema) -> Result<Decoded, String> {
+        match self {
+            Sent::Json(json, duplicates) => {
+                let mut decoded = schema.decode(json).map_err(|error| error.to_string())?;
+                decoded.strict.extend(duplicates.clone());
+                Ok(decoded)
+            }
+            Sent::Message(raw) => {
+                let value = protobuf::decode_message(schema, raw).map_err(|error| error.to_string())?;
+                Ok(Decoded { value, strict: StrictErrors::default() })
+            }
+        }
+    }
 }
 
 /// What an object of a kind has in any case: its kind, and what the server fills in.
@@ -102,19 +166,26 @@ pub(crate) fn strict(
     match validation {
         FieldValidation::Ignore => Ok(()),
         FieldValidation::Warn => {
-            warnings.extend(errors.as_slice().iter().map(ToString::to_string));
+            for error in errors.as_slice() {
+                let text = error.to_string();
+                // What YAML has to say comes in lines under a heading.
+                match text.strip_prefix("yaml: unmarshal errors:\n") {
+                    Some(lines) => warnings.extend(lines.lines().map(|line| line.trim().to_owned())),
+                    None => warnings.push(text),
+                }
+            }
             Ok(())
         }
         FieldValidation::Strict => errors.into_result(),
     }
 }
 
-fn to_json(body: &[u8], format: Format) -> Result<(Vec<u8>, StrictErrors), String> {
+fn to_json(body: &[u8], format: Format) -> Result<(Cow<'_, [u8]>, StrictErrors), String> {
     match format {
-        Format::Json => Ok((body.to_vec(), StrictErrors::default())),
+        Format::Json => Ok((body.into(), StrictErrors::default())),
         Format::Yaml => {
             let (value, duplicates) = codec::decode_strict(body, format).map_err(|error| error.to_string())?;
-            Ok((json::to_string(&value).into_bytes(), duplicates))
+            Ok((json::to_string(&value).into_bytes().into(), duplicates))
         }
     }
 }

@@ -27,6 +27,7 @@ use crate::{
     request::{
         DeleteOptions, MediaType, body_media_type, delete_options::Propagation, info::check_name, negotiate::Protobuf,
     },
+    warnings,
 };
 
 const ORPHAN: &str = "orphan";
@@ -49,6 +50,9 @@ pub(crate) async fn delete(call: &mut Call<'_>) -> Result<Response, Status> {
     check_name(call.resource.namespaced, call.namespace(), &name)?;
     let options = delete_options(call)?;
     let resource = Arc::clone(&call.resource);
+    if resource.gvk.kind == *"Job" && options.propagation_policy.is_none() && options.orphan_dependents.is_none() {
+        call.warnings.push(warnings::JOB_DELETED.to_owned());
+    }
     let namespace = call.namespace().to_owned();
     let deleted = delete_one(call, &namespace, &name, options.clone()).await?;
     let (json, code, gone) = match deleted {
@@ -80,7 +84,8 @@ fn delete_options(call: &Call<'_>) -> Result<DeleteOptions, Status> {
     if call.body.is_empty() {
         return DeleteOptions::from_query(call.query);
     }
-    let format = match body_media_type(call.header(http::header::CONTENT_TYPE), Protobuf::No)? {
+    let format = match body_media_type(call.header(http::header::CONTENT_TYPE), Protobuf::Yes)? {
+        MediaType::Protobuf => return DeleteOptions::from_message(&call.body),
         MediaType::Yaml => Format::Yaml,
         _ => Format::Json,
     };

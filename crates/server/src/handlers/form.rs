@@ -4,11 +4,12 @@ use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
 use capstan_api::{
-    Map, Status, Time, Value,
+    GroupVersionKind, Map, Status, Time, Value, builtin,
     json::{Reader, Token},
     list::{List, Part},
     object::ListMeta,
     partial::{self, PARTIAL_OBJECT_METADATA_LIST},
+    protobuf,
     table::{IncludeObject, Table, TableColumnDefinition, TableRow},
     value, yaml,
 };
@@ -44,12 +45,19 @@ pub(crate) struct Wishes<'a> {
 }
 
 impl Form {
+    /// Compact JSON.
+    const JSON: Form = Form {
+        negotiated: Negotiated { media_type: MediaType::Json, transform: None, pretty: false },
+        pretty: false,
+        include: IncludeObject::Metadata,
+    };
+
     /// Agrees on the form of objects.
     ///
     /// # Errors
     /// 406 when there is none that both know, 400 for wrong options of a table.
     pub(crate) fn negotiate(wishes: Wishes<'_>, tables: bool, watch: bool) -> Result<Form, Status> {
-        let endpoint = Endpoint { protobuf: Protobuf::No, serves: Serves::Objects { tables }, streams: tables };
+        let endpoint = Endpoint { protobuf: Protobuf::Yes, serves: Serves::Objects { tables }, streams: tables };
         endpoint.check_accept(wishes.accept)?;
         let negotiated =
             if watch { endpoint.negotiate_stream(wishes.accept)? } else { endpoint.negotiate(wishes.accept)? };
@@ -63,7 +71,7 @@ impl Form {
 
     /// The form of what is not made into tables: errors and documents. Who can agree on nothing gets JSON.
     pub(crate) fn plain(wishes: Wishes<'_>) -> Form {
-        let endpoint = Endpoint { protobuf: Protobuf::No, serves: Serves::Documents, streams: false };
+        let endpoint = Endpoint { protobuf: Protobuf::Yes, serves: Serves::Documents, streams: false };
         let json = Negotiated { media_type: MediaType::Json, transform: None, pretty: false };
         let negotiated = endpoint.negotiate(wishes.accept).unwrap_or(json);
         let pretty = negotiated.pretty || is_pretty(wishes.raw_query, wishes.query, wishes.user_agent);
@@ -73,6 +81,10 @@ impl Form {
     /// An answer of JSON that is whole, in the form agreed on.
     pub(crate) fn write(self, code: u16, json: Bytes) -> Response {
         let body = match self.negotiated.media_type {
+            MediaType::Protobuf => match message(&json) {
+                Some(message) => Body::from(message),
+                None => return Form::JSON.write(code, json),
+            },
             MediaType::Yaml => match capstan_api::json::parse(&json) {
                 Ok(value) => Body::from(yaml::to_string(&value)),
                 Err(_) => Body::from(json),
@@ -132,7 +144,7 @@ impl Form {
                 let table = Table {
                     metadata: ListMeta { resource_version, ..ListMeta::default() },
                     column_definitions: columns.then(|| column_definitions(resource)),
-                    rows: vec![self.row(resource, &object, json, now)],
+                    rows: vec![self.row(resource, &object, json.clone(), &json, now)],
                 };
                 let mut out = Vec::new();
                 table.render(&mut out);
@@ -141,12 +153,39 @@ impl Form {
         }
     }
 
-    fn row(self, resource: &Resource, object: &Map, json: Bytes, now: Time) -> TableRow<Bytes> {
+    /// A table of one row, with columns of its own; `None` if no table is asked for.
+    pub(crate) fn table(
+        self,
+        columns: Vec<TableColumnDefinition>,
+        cells: Vec<Value>,
+        object: &Map,
+    ) -> Option<Response> {
+        let Some(Transform::Table(_)) = self.negotiated.transform else { return None };
+        let json = Bytes::from(encode(object));
+        let shown = match self.include {
+            IncludeObject::None => None,
+            IncludeObject::Object => Some(json),
+            IncludeObject::Metadata => Some(partial_of(&json)),
+        };
+        let version = object.get("metadata").and_then(|metadata| metadata.get("resourceVersion"));
+        let resource_version = version.and_then(Value::as_str).unwrap_or_default().to_owned();
+        let table = Table {
+            metadata: ListMeta { resource_version, ..ListMeta::default() },
+            column_definitions: Some(columns),
+            rows: vec![TableRow { cells, conditions: Vec::new(), object: shown }],
+        };
+        let mut out = Vec::new();
+        table.render(&mut out);
+        Some(self.write(200, out.into()))
+    }
+
+    /// The row of an object. Its metadata is that of the stored version.
+    fn row(self, resource: &Resource, object: &Map, json: Bytes, stored: &[u8], now: Time) -> TableRow<Bytes> {
         let row = printers::cells(resource.row, object, now);
         let object = match self.include {
             IncludeObject::None => None,
             IncludeObject::Object => Some(json),
-            IncludeObject::Metadata => Some(partial_of(&json)),
+            IncludeObject::Metadata => Some(partial_of(stored)),
         };
         TableRow { cells: row.cells, conditions: row.conditions, object }
     }
@@ -159,7 +198,8 @@ impl Form {
         items: Vec<Arc<Object>>,
         now: Time,
     ) -> Result<Response, Status> {
-        let items = items.into_iter().map(|item| in_version(resource, &item));
+        let stored = items;
+        let items = stored.iter().map(|item| in_version(resource, item));
         match self.negotiated.transform {
             None | Some(Transform::AggregatedDiscovery) => {
                 let items = items.collect::<Result<Vec<_>, _>>()?;
@@ -177,23 +217,29 @@ impl Form {
             }
             Some(Transform::PartialObjectMetadata(_)) => {
                 let words = format!(
-                    "you requested PartialObjectMetadata, but the requested object is of kind list (*{}.{})",
+                    "you requested PartialObjectMetadata, but the requested object is a list (*{}.{})",
                     go_package(resource),
                     resource.list_gvk.kind
                 );
                 Err(not_acceptable(words))
             }
             Some(Transform::PartialObjectMetadataList(_)) => {
-                let items = items.map(|json| json.map(|json| partial_of(&json))).collect::<Result<Vec<_>, _>>()?;
+                let items: Vec<_> = stored.iter().map(|item| partial_of(&item.json)).collect();
+                let none = items.is_empty();
                 let mut out = Vec::new();
                 List { gvk: PARTIAL_OBJECT_METADATA_LIST, metadata, items }.render(&mut out);
+                // Go's list of none is null here, and empty elsewhere.
+                if none && out.ends_with(b"[]}") {
+                    out.truncate(out.len() - 3);
+                    out.extend_from_slice(b"null}");
+                }
                 Ok(self.write(200, out.into()))
             }
             Some(Transform::Table(_)) => {
                 let mut rows = Vec::with_capacity(items.len());
-                for json in items {
+                for (json, item) in items.zip(&stored) {
                     let json = json?;
-                    rows.push(self.row(resource, &live::parse(&json)?, json, now));
+                    rows.push(self.row(resource, &live::parse(&json)?, json, &item.json, now));
                 }
                 let table = Table { metadata, column_definitions: Some(column_definitions(resource)), rows };
                 let mut out = Vec::new();
@@ -211,6 +257,14 @@ impl Form {
         slices.push_back(Bytes::from_static(b"\n"));
         answer(code, &self.negotiated.content_type(), Body::Slices(slices))
     }
+}
+
+/// The message of a whole object, if it is of a kind that has one.
+pub(crate) fn message(json: &[u8]) -> Option<Vec<u8>> {
+    let object = capstan_api::json::parse(json).ok()?;
+    let text = |name| object.get(name).and_then(Value::as_str);
+    let gvk = GroupVersionKind::from_api_version_and_kind(text("apiVersion").unwrap_or_default(), text("kind")?);
+    Some(protobuf::encode_object(&gvk, &builtin::schema(&gvk)?, &object))
 }
 
 /// An answer that nobody may keep.
@@ -239,7 +293,7 @@ pub(crate) fn in_version(resource: &Resource, object: &Object) -> Result<Bytes, 
 }
 
 fn column_definitions(resource: &Resource) -> Vec<TableColumnDefinition> {
-    let define = |column: &capstan_api::builtin::Column| TableColumnDefinition {
+    let define = |column: &builtin::Column| TableColumnDefinition {
         name: column.name.to_owned(),
         column_type: column.ty.to_owned(),
         format: column.format.to_owned(),

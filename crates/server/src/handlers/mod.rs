@@ -5,6 +5,7 @@
 //! that are more than a part of their object, have a few lines each.
 
 pub(crate) mod call;
+pub(crate) mod connect;
 pub(crate) mod create;
 pub(crate) mod decode;
 pub(crate) mod delete;
@@ -48,11 +49,11 @@ pub(crate) async fn dispatch(call: &mut Call<'_>) -> Result<Response, Status> {
     let named = !call.info.name.is_empty();
     let fits = match &*verb {
         "get" | "update" | "patch" | "delete" => named,
-        "create" => named != subresource.is_empty(),
-        "deletecollection" => !named,
+        "create" => named != subresource.is_empty() && !(resource.namespaced && call.info.namespace.is_empty()),
+        "deletecollection" => !named && !(resource.namespaced && call.info.namespace.is_empty()),
         _ => true,
     };
-    if !fits {
+    if !fits || call.method == http::Method::HEAD {
         return Err(not_allowed(call, &verb));
     }
     match (&*resource.gvr.resource, &*subresource) {
@@ -61,7 +62,7 @@ pub(crate) async fn dispatch(call: &mut Call<'_>) -> Result<Response, Status> {
         ("serviceaccounts", "token") => return token::request(call).await,
         (_, "scale") => return scale::dispatch(call, &verb).await,
         (_, "") if resource.stored.is_none() && verb == "create" => return reviews::review(call).await,
-        (_, "attach" | "exec" | "log" | "portforward" | "proxy") => return Err(needs_node(call)),
+        (_, "attach" | "exec" | "log" | "portforward" | "proxy") => return connect::connect(call, &subresource),
         _ => {}
     }
     match &*verb {
@@ -75,12 +76,6 @@ pub(crate) async fn dispatch(call: &mut Call<'_>) -> Result<Response, Status> {
         "deletecollection" => delete::delete_collection(call).await,
         _ => Err(not_allowed(call, &verb)),
     }
-}
-
-/// What is served by the node of a pod cannot be had where there is none.
-fn needs_node(call: &Call<'_>) -> Status {
-    let subresource = &call.info.subresource;
-    Status::service_unavailable(format!("{subresource} is answered by the node of a pod, and this server has no nodes"))
 }
 
 /// 405, as upstream's router says it.

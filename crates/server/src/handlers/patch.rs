@@ -8,7 +8,7 @@ use capstan_api::{
     field::{Error, Path},
     json,
     patch::{json_patch, merge, strategic},
-    schema::Schema,
+    schema::{DecodeError, Mismatch, Schema},
     status::GenericResponse,
 };
 
@@ -58,6 +58,7 @@ pub(crate) async fn patch(call: &mut Call<'_>) -> Result<Response, Status> {
         subresource: &call.info.subresource.clone(),
         dry_run: options.dry_run,
         create: false,
+        same_uid: false,
         make: &mut make,
     };
     let written = write::change(call, change).await?;
@@ -78,6 +79,9 @@ pub(crate) fn read(body: &[u8], ty: PatchType, validation: FieldValidation) -> R
     };
     let patch = match ty {
         PatchType::Json => {
+            if strict {
+                check_operations(&value).map_err(|error| bad(&error))?;
+            }
             let patch = json_patch::JsonPatch::from_value(value).map_err(|error| bad(&error))?;
             if patch.len() > MAX_OPERATIONS {
                 return Err(Status::request_entity_too_large(format!(
@@ -102,6 +106,21 @@ pub(crate) fn read(body: &[u8], ty: PatchType, validation: FieldValidation) -> R
     Ok((patch, duplicates))
 }
 
+/// What Go's strict look at a JSON patch finds first.
+fn check_operations(patch: &Value) -> Result<(), String> {
+    let wrong = |value: &Value, ty: &str| {
+        Err(format!("json: cannot unmarshal {} into Go value of type {ty}handlers.jsonPatchOp", value.type_name()))
+    };
+    match patch {
+        Value::Null => Ok(()),
+        Value::Array(operations) => {
+            let odd = operations.iter().find(|operation| !matches!(operation, Value::Object(_) | Value::Null));
+            odd.map_or(Ok(()), |odd| wrong(odd, ""))
+        }
+        other => wrong(other, "[]"),
+    }
+}
+
 /// The object that a patch makes of another.
 pub(crate) fn apply(
     patch: &Patch,
@@ -123,14 +142,60 @@ pub(crate) fn apply(
         ),
     };
     let text = json::to_string(&patched);
+    // A strategic patch is shown itself, others by what they have made.
+    let shown = match patch {
+        Patch::Strategic(patch) => go_map(patch),
+        _ => text.clone(),
+    };
     let invalid = |error: &dyn std::fmt::Display| {
-        let error = Error::invalid(Path::new("patch"), text.clone(), error.to_string());
+        let error = Error::invalid(Path::new("patch"), shown.clone(), error.to_string());
         Status::invalid(&GroupKind::new("", ""), "", &vec![error])
     };
-    let decoded = schema.decode(text.as_bytes()).map_err(|error| invalid(&error))?;
+    let strategic = matches!(patch, Patch::Strategic(_));
+    if !strategic {
+        decode::check_kind(text.as_bytes(), gvk).map_err(|error| invalid(&error))?;
+    }
+    let decoded = schema.decode(text.as_bytes()).map_err(|error| match &error {
+        DecodeError::Mismatch(mismatch) if strategic => invalid(&restored(mismatch)),
+        other => invalid(other),
+    })?;
     strict.extend(decoded.strict);
     decode::strict(strict, validation, warnings).map_err(|errors| invalid(&errors))?;
     Ok(decode::finish(decoded.value, gvk, schema))
+}
+
+/// A map as Go prints it.
+fn go_map(map: &Map) -> String {
+    let items: Vec<_> = map.iter().map(|(key, value)| format!("{key}:{}", go_value(value))).collect();
+    format!("map[{}]", items.join(" "))
+}
+
+fn go_value(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.to_string(),
+        Value::Array(items) => format!("[{}]", items.iter().map(go_value).collect::<Vec<_>>().join(" ")),
+        Value::Object(map) => go_map(map),
+        other => json::to_string(other),
+    }
+}
+
+/// What Go's converter says where its decoder says that types differ.
+fn restored(mismatch: &Mismatch) -> String {
+    let found = mismatch.value.split(' ').next().unwrap_or_default();
+    let kind = match found {
+        "number" if mismatch.value.contains('.') => "float64",
+        "number" => "int64",
+        "object" => "map",
+        "array" => "slice",
+        other => other,
+    };
+    match &*mismatch.ty {
+        ty if ty.starts_with("map[") => format!("cannot restore map from {kind}"),
+        ty if ty.starts_with("[]") => format!("cannot restore slice from {kind}"),
+        ty if ty.contains('.') => format!("cannot restore struct from: {kind}"),
+        ty => format!("cannot convert {kind} to {ty}"),
+    }
 }
 
 fn strategic_error(error: &strategic::Error) -> Status {

@@ -12,7 +12,7 @@ use capstan_storage::Op;
 use super::{
     call::{Admitted, Call, meta, metadata_mut},
     decode, delete,
-    write::Current,
+    write::{Current, wrong_object},
 };
 use crate::{
     http::Response,
@@ -84,14 +84,14 @@ pub(crate) async fn bind(call: &mut Call<'_>) -> Result<Response, Status> {
         if !uid.is_empty() && uid != meta(&pod, "uid") {
             let words =
                 format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", meta(&pod, "uid"));
-            return Err(Status::conflict(&PODS, &name, words));
+            return Err(Status::conflict(&PODS, &name, wrong_object(&stored.key(&namespace, &name), &words)));
         }
         if !version.is_empty() && version != meta(&pod, "resourceVersion") {
             let now = meta(&pod, "resourceVersion");
             let words = format!(
                 "Precondition failed: ResourceVersion in precondition: {version}, ResourceVersion in object meta: {now}"
             );
-            return Err(Status::conflict(&PODS, &name, words));
+            return Err(Status::conflict(&PODS, &name, wrong_object(&stored.key(&namespace, &name), &words)));
         }
         if !meta(&pod, "deletionTimestamp").is_empty() {
             return refuse(format!("pod {name} is being deleted, cannot be assigned to a host"));
@@ -225,9 +225,9 @@ fn budgets_of(call: &Call<'_>, namespace: &str, pod: &Map) -> Result<Vec<Map>, S
     Ok(found)
 }
 
-fn busy(causes: String) -> Status {
+fn busy(causes: String, retry_after_seconds: i32) -> Status {
     let words = "Cannot evict pod as it would violate the pod's disruption budget.";
-    let mut status = Status::too_many_requests(words, 10);
+    let mut status = Status::too_many_requests(words, retry_after_seconds);
     let cause = StatusCause { reason: "DisruptionBudget".into(), message: causes, ..StatusCause::default() };
     status.details.get_or_insert_default().causes.push(cause);
     status
@@ -243,7 +243,7 @@ async fn take_one(call: &Call<'_>, namespace: &str, pod: &str, name: &str, dry_r
         let number = |path: &str| paths::number(&budget, path);
         let forbidden = |words: String| Err(Status::forbidden(&BUDGETS, name, words));
         if number("status.observedGeneration") < number("metadata.generation") {
-            return Err(busy(format!("The disruption budget {name} is still being processed by the server.")));
+            return Err(busy(format!("The disruption budget {name} is still being processed by the server."), 10));
         }
         let allowed = number("status.disruptionsAllowed");
         if allowed < 0 {
@@ -257,14 +257,16 @@ async fn take_one(call: &Call<'_>, namespace: &str, pod: &str, name: &str, dry_r
         }
         if allowed == 0 {
             let (wanted, now) = (number("status.desiredHealthy"), number("status.currentHealthy"));
-            return Err(busy(format!(
-                "The disruption budget {name} needs {wanted} healthy pods and has {now} currently"
-            )));
+            let words = format!("The disruption budget {name} needs {wanted} healthy pods and has {now} currently");
+            return Err(busy(words, 0));
         }
         let mut disrupted = disrupted.cloned().unwrap_or_default();
         disrupted.insert(pod, call.now().to_string());
         paths::set(&mut budget, "status.disruptionsAllowed", allowed - 1);
         paths::set(&mut budget, "status.disruptedPods", disrupted);
+        let observed = paths::number(&budget, "status.observedGeneration");
+        let (status, reason) = if allowed > 1 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
+        disruption_allowed(&mut budget, status, reason, observed, &call.now().to_string());
         if dry_run {
             return Ok(());
         }
@@ -277,6 +279,31 @@ async fn take_one(call: &Call<'_>, namespace: &str, pod: &str, name: &str, dry_r
         }
     }
     Err(Status::timeout(format!("couldn't update PodDisruptionBudget {name:?} due to conflicts"), 10))
+}
+
+/// Says whether a budget has disruptions left.
+fn disruption_allowed(budget: &mut Map, status: &str, reason: &str, observed: i64, now: &str) {
+    const TYPE: &str = "DisruptionAllowed";
+    let mut conditions = paths::items(budget, "status.conditions").to_vec();
+    let mut new = Map::new();
+    for (key, value) in [("type", TYPE), ("status", status), ("reason", reason), ("message", "")] {
+        new.insert(key, value);
+    }
+    new.insert("observedGeneration", observed);
+    new.insert("lastTransitionTime", now);
+    let same = |old: &Value| old.get("type").and_then(Value::as_str) == Some(TYPE);
+    match conditions.iter_mut().find(|old| same(old)) {
+        None => conditions.push(new.into()),
+        Some(old) => {
+            if old.get("status").and_then(Value::as_str) == Some(status)
+                && let Some(since) = old.get("lastTransitionTime").cloned()
+            {
+                new.insert("lastTransitionTime", since);
+            }
+            *old = new.into();
+        }
+    }
+    paths::set(budget, "status.conditions", conditions);
 }
 
 /// Tells why the pod will end; returns the version that it then has.

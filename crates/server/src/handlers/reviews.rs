@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use capstan_api::{
-    Map, Status, Str, Value,
+    GroupKind, Map, Status, Str, Value,
     selector::{FieldRequirement, FieldSelector, LabelSelector, Requirement, Selector},
 };
 
@@ -33,7 +33,8 @@ pub(crate) async fn review(call: &mut Call<'_>) -> Result<Response, Status> {
     call.admit(Admitted::create("", &mut object, options.dry_run))?;
     let errors = validation::validate_create(gvk, &object);
     if !errors.is_empty() {
-        return Err(Status::invalid(&gvk.group_kind(), "", &errors));
+        // Upstream's reviews have forgotten their kind by then.
+        return Err(Status::invalid(&GroupKind::new(gvk.group.clone(), ""), "", &errors));
     }
     call.validate(Admitted::create("", &mut object, options.dry_run))?;
     let answered = match &*gvk.kind {

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use capstan_api::{
-    GroupVersionKind, Map, Status, Value, builtin,
+    GroupVersionKind, Map, Status, Time, Value, builtin,
     field::{Error, Path},
     schema::Schema,
+    table::TableColumnDefinition,
 };
 
 use super::{
@@ -19,6 +20,7 @@ use crate::{
     admission::Operation,
     conversion::scale,
     http::Response,
+    printers,
     registry::{encode, live, paths},
     request::{PatchOptions, PatchType, WriteOptions, info::check_name},
 };
@@ -48,7 +50,31 @@ fn get(call: &Call<'_>) -> Result<Response, Status> {
     let found = call.stored()?.cache.peek(call.namespace(), &call.info.name);
     let found = found.ok_or_else(|| not_found(&call.resource, &call.info.name))?;
     let scale = read(&Current::of(call, &found)?.object)?;
+    if let Some(table) = form.table(columns(), cells(call, &scale), &scale) {
+        return Ok(table);
+    }
     form.object(&call.resource, 200, encode(&scale).into(), call.now())
+}
+
+fn columns() -> Vec<TableColumnDefinition> {
+    let types = [("Name", "string"), ("Desired", "integer"), ("Available", "integer"), ("Age", "date")];
+    let define = |(name, ty): (&str, &str)| TableColumnDefinition {
+        name: name.to_owned(),
+        column_type: ty.to_owned(),
+        ..TableColumnDefinition::default()
+    };
+    types.into_iter().map(define).collect()
+}
+
+fn cells(call: &Call<'_>, scale: &Map) -> Vec<Value> {
+    let age = meta(scale, "creationTimestamp").parse::<Time>();
+    let age = age.map_or_else(|_| "<unknown>".to_owned(), |then| printers::age(then, call.now()));
+    vec![
+        meta(scale, "name").into(),
+        paths::number(scale, "spec.replicas").into(),
+        paths::number(scale, "status.replicas").into(),
+        age.into(),
+    ]
 }
 
 async fn update(call: &mut Call<'_>) -> Result<Response, Status> {
@@ -123,7 +149,7 @@ async fn finish(
     make: &mut (dyn FnMut(&mut Call<'_>, Option<&Map>) -> Result<Map, Status> + Send),
 ) -> Result<Response, Status> {
     let name = call.info.name.clone();
-    let change = Change { name: &name, subresource: "", dry_run, create: false, make };
+    let change = Change { name: &name, subresource: "", dry_run, create: false, same_uid: true, make };
     let written = write::change(call, change).await?;
     let scale = read(&live::parse(&written.json)?)?;
     let resource = Arc::clone(&call.resource);

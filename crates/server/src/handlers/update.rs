@@ -34,6 +34,7 @@ pub(crate) async fn update(call: &mut Call<'_>) -> Result<Response, Status> {
         subresource: &call.info.subresource.clone(),
         dry_run: options.dry_run,
         create: false,
+        same_uid: true,
         make: &mut make,
     };
     let written = write::change(call, change).await?;

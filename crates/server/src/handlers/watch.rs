@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use capstan_api::{
-    GroupVersionKind, Map, Status, Value, value,
+    GroupVersionKind, Map, Status, Value, protobuf, value,
     watch_event::{EventType, WatchEvent},
 };
 use capstan_clock::Sleep;
@@ -19,30 +19,38 @@ use http_body::Frame;
 
 use super::{
     call::Call,
-    form::{Form, answer, in_version},
+    form::{Form, answer, in_version, message},
     read::list_options,
 };
 use crate::{
     cache::{CacheError, ReadAt, WatchItem, WatchQuery, WatchStart, WatchedEvent, Watcher, bookmark_frame},
     http::{Body, Response},
     registry::{Resource, encode, live::cache_status},
-    request::{ListOptions, Transform, resource_version::parse_resource_version},
+    request::{ListOptions, MediaType, Transform, resource_version::parse_resource_version},
     server::Inner,
 };
 
 /// How long a watch lasts at least when the client does not say; a random part is added to it.
 const MIN_DURATION: Duration = Duration::from_secs(1800);
 
+/// How long before the end of a watch the last bookmark is due.
+const LAST_BOOKMARK_BEFORE: Duration = Duration::from_secs(2);
+
 pub(crate) async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
     let form = Form::negotiate(call.wishes(), true, true)?;
     let options = list_options(call)?;
     let stored = call.stored()?;
     let namespace = call.namespace();
+    let start = match start(&options) {
+        Ok(start) => start,
+        Err(status) if status.is_resource_expired() => return Ok(expired(form, &status)),
+        Err(status) => return Err(status),
+    };
     let query = WatchQuery {
         namespace: (!namespace.is_empty()).then(|| namespace.into()),
         labels: options.label_selector.clone(),
         fields: options.field_selector.clone(),
-        start: start(&options)?,
+        start,
         bookmarks: options.allow_watch_bookmarks,
     };
     let watcher = match stored.cache.watch(query).await {
@@ -61,10 +69,19 @@ pub(crate) async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
         source: watcher,
         deadline: clock.sleep(duration),
         closing: call.closing.clone().map(|closing| Box::pin(async move { closing.closed().await }) as _),
-        bookmarks: options.allow_watch_bookmarks,
+        // The last bookmark comes a little before the end, so a short watch has none.
+        bookmarks: options.allow_watch_bookmarks && duration > LAST_BOOKMARK_BEFORE,
         columns: true,
     };
     Ok(answer(200, form.negotiated.stream_content_type(), Body::stream(stream)))
+}
+
+/// A stream that says that the version asked for is gone, and nothing else.
+fn expired(form: Form, status: &Status) -> Response {
+    let value = value::to_value(status).unwrap_or_default();
+    let object = value.as_object().map(encode).unwrap_or_default();
+    let line = WatchEvent { event_type: EventType::Error, object }.to_line();
+    answer(200, form.negotiated.stream_content_type(), Body::from(line))
 }
 
 fn start(options: &ListOptions) -> Result<WatchStart, Status> {
@@ -76,7 +93,11 @@ fn start(options: &ListOptions) -> Result<WatchStart, Status> {
         (Some(true), revision, _) => {
             WatchStart::State { at: ReadAt::NotOlderThan(Revision(revision)), closing_bookmark }
         }
-        (_, 0, _) => WatchStart::Now,
+        (Some(false), 0, _) => WatchStart::Now,
+        (None, 0, "") => WatchStart::State { at: ReadAt::Consistent, closing_bookmark },
+        (None, 0, _) => WatchStart::State { at: ReadAt::Any, closing_bookmark },
+        // Nobody has seen the state before the first: no list has had this version.
+        (_, 1, _) => return Err(cache_status(CacheError::Expired { asked: Revision(1), oldest: Revision(2) })),
         (_, revision, _) => WatchStart::After(Revision(revision)),
     })
 }
@@ -102,7 +123,19 @@ struct Stream {
 
 impl Stream {
     fn is_plain(&self) -> bool {
-        self.form.negotiated.transform.is_none() && !self.resource.converts()
+        !self.is_protobuf() && self.form.negotiated.transform.is_none() && !self.resource.converts()
+    }
+
+    fn is_protobuf(&self) -> bool {
+        self.form.negotiated.media_type == MediaType::Protobuf
+    }
+
+    /// An event in the form agreed on.
+    fn frame(&self, event_type: EventType, object: &[u8]) -> Bytes {
+        if self.is_protobuf() {
+            return protobuf::watch_frame(event_type, &message(object).unwrap_or_default()).into();
+        }
+        WatchEvent { event_type, object }.to_line().into()
     }
 
     fn event(&mut self, event: &WatchedEvent) -> Result<Bytes, Status> {
@@ -112,11 +145,17 @@ impl Stream {
         let json = in_version(&self.resource, event.object())?;
         let columns = std::mem::take(&mut self.columns);
         let object = self.form.shape(&self.resource, json, self.server.registry.now(), columns)?;
-        Ok(WatchEvent { event_type: event.event_type(), object }.to_line().into())
+        Ok(self.frame(event.event_type(), &object))
     }
 
     fn bookmark(&mut self, revision: Revision, initial_events_end: bool) -> Bytes {
         match self.form.negotiated.transform {
+            transform if self.is_protobuf() => {
+                let partial = capstan_api::partial::PARTIAL_OBJECT_METADATA;
+                let gvk = if transform.is_none() { &self.resource.gvk } else { &partial };
+                let object = encode(&blank(gvk, revision, initial_events_end));
+                self.frame(EventType::Bookmark, &object)
+            }
             None => bookmark_frame(&self.resource.gvk, revision, initial_events_end),
             Some(Transform::Table(_)) => {
                 let mut object = blank(&self.resource.gvk, revision, initial_events_end);
@@ -137,7 +176,7 @@ impl Stream {
     fn error(&self, status: &Status) -> Bytes {
         let value = value::to_value(status).unwrap_or_default();
         let object = value.as_object().map(encode).unwrap_or_default();
-        WatchEvent { event_type: EventType::Error, object }.to_line().into()
+        self.frame(EventType::Error, &object)
     }
 
     /// The last bookmark, so that the client goes on where this watch ends.

@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use capstan_api::{GroupResource, Map, Status, Value};
+use capstan_api::{
+    GroupKind, GroupResource, Map, Status, Value,
+    field::{Error, Path},
+    status::FAILURE,
+};
 use capstan_storage::{Op, Revision};
 
 use super::{
@@ -12,7 +16,7 @@ use super::{
 };
 use crate::{
     admission::resource_quota,
-    allocation::{Allocation, validate_allocated, validate_allocated_update},
+    allocation::Allocation,
     authorization::{UserInfo, forbidden, rbac},
     cache::Object,
     registry::{
@@ -258,12 +262,9 @@ fn prepare_new(call: &mut Call<'_>, mut object: Map, dry_run: bool) -> Result<(M
         requested_by(&mut object, call.user);
     }
     let name = meta(&object, "name").to_owned();
-    let mut errors = validation::validate_create(&resource.gvk, &object);
-    if is_service(&stored) {
-        errors.extend(validate_allocated(&object, None));
-    }
+    let errors = validation::validate_create(&resource.gvk, &object);
     if !errors.is_empty() {
-        return Err(Status::invalid(&resource.gvk.group_kind(), &name, &errors));
+        return Err(Status::invalid(&stored.gvk.group_kind(), &name, &errors));
     }
     call.warnings.extend(warnings::warnings_on_create(&resource.gvk, &object));
     call.validate(Admitted::create(&name, &mut object, dry_run))?;
@@ -309,13 +310,15 @@ pub(crate) struct Change<'f> {
     pub(crate) dry_run: bool,
     /// It is created if it is not there, whatever the kind says.
     pub(crate) create: bool,
+    /// An object with another uid is another object; otherwise its uid is a field that does not change.
+    pub(crate) same_uid: bool,
     /// Makes the new object out of the present one.
     pub(crate) make: &'f mut (dyn FnMut(&mut Call<'_>, Option<&Map>) -> Result<Map, Status> + Send),
 }
 
 /// Changes an object, again and again until nobody else did in between.
 pub(crate) async fn change(call: &mut Call<'_>, change: Change<'_>) -> Result<Written, Status> {
-    let Change { name, subresource, dry_run, create, make } = change;
+    let Change { name, subresource, dry_run, create, same_uid, make } = change;
     let stored = call.stored()?;
     let resource = Arc::clone(&call.resource);
     let group_resource = resource.gvr.group_resource();
@@ -341,7 +344,7 @@ pub(crate) async fn change(call: &mut Call<'_>, change: Change<'_>) -> Result<Wr
             }
         };
         let mut new = make(call, Some(&old))?;
-        check_version(call, stored.strategy.allow_unconditional_update, &new, &old, name)?;
+        check_version(call, &stored, &new, &old, name, same_uid)?;
         check_escalation(call, &new, Some(&old))?;
         call.check_namespace(&mut new)?;
         let mut effects =
@@ -349,17 +352,13 @@ pub(crate) async fn change(call: &mut Call<'_>, change: Change<'_>) -> Result<Wr
         let now = call.now();
         registry::prepare_for_update(stored.strategy, subresource, &mut new, &old, now);
         metadata_mut(&mut new).insert("resourceVersion", old_revision.to_string());
-        let mut errors = if subresource.is_empty() {
+        let errors = if subresource.is_empty() {
             validation::validate_update(&resource.gvk, &new, &old)
         } else {
             validation::validate_subresource_update(&resource.gvk, subresource, &new, &old)
         };
-        if is_service(&stored) && subresource.is_empty() {
-            errors.extend(validate_allocated(&new, Some(&old)));
-            errors.extend(validate_allocated_update(&new, &old));
-        }
         if !errors.is_empty() {
-            return Err(Status::invalid(&resource.gvk.group_kind(), name, &errors));
+            return Err(Status::invalid(&stored.gvk.group_kind(), name, &errors));
         }
         call.warnings.extend(match subresource {
             "" => warnings::warnings_on_update(&resource.gvk, &new, &old),
@@ -406,36 +405,46 @@ fn modified(resource: &GroupResource, name: &str) -> Status {
     Status::conflict(resource, name, words)
 }
 
+/// What the store says about an object that is not the one that was meant.
+pub(crate) fn wrong_object(key: &[u8], words: &str) -> String {
+    let key = String::from_utf8_lossy(key);
+    format!("StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {words}")
+}
+
+/// An error that upstream passes on as it is, which makes it the server's.
+pub(crate) fn as_it_is(message: impl Into<String>) -> Status {
+    Status { status: FAILURE, code: 500, message: message.into(), ..Status::default() }
+}
+
 /// Whether the writer has seen the object as it is now.
-fn check_version(call: &Call<'_>, unconditional: bool, new: &Map, old: &Map, name: &str) -> Result<(), Status> {
+fn check_version(
+    call: &Call<'_>,
+    stored: &registry::Stored,
+    new: &Map,
+    old: &Map,
+    name: &str,
+    same_uid: bool,
+) -> Result<(), Status> {
     let group_resource = call.resource.gvr.group_resource();
     let (uid, old_uid) = (meta(new, "uid"), meta(old, "uid"));
-    if !uid.is_empty() && uid != old_uid {
+    if same_uid && !uid.is_empty() && uid != old_uid {
         let words = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {old_uid}");
+        let words = wrong_object(&stored.key(call.namespace(), name), &words);
         return Err(Status::conflict(&group_resource, name, words));
     }
     let version = match meta(new, "resourceVersion") {
         "" => 0,
         text => text.parse::<u64>().map_err(|_| {
-            let errors = vec![capstan_api::field::Error::invalid(
-                capstan_api::field::Path::new("metadata").child("resourceVersion"),
-                text,
-                "must be an unsigned integer",
-            )];
-            let kind = capstan_api::GroupKind::new(group_resource.group.clone(), group_resource.resource.clone());
-            Status::invalid(&kind, name, &errors)
+            as_it_is(format!("strconv.ParseUint: parsing {}: invalid syntax", capstan_api::go::quote(text)))
         })?,
     };
     if version == 0 {
-        if unconditional {
+        if stored.strategy.allow_unconditional_update {
             return Ok(());
         }
-        let path = capstan_api::field::Path::new("metadata");
-        let path = path.child("resourceVersion");
-        let mut error = capstan_api::field::Error::invalid(path, "0x0", "must be specified for an update");
-        error.bad_value = None;
-        error.detail = "0x0: must be specified for an update".to_owned();
-        let kind = capstan_api::GroupKind::new(group_resource.group.clone(), group_resource.resource.clone());
+        let path = Path::new("metadata");
+        let error = Error::invalid(path.child("resourceVersion"), 0, "must be specified for an update");
+        let kind = GroupKind::new(group_resource.group.clone(), group_resource.resource.clone());
         return Err(Status::invalid(&kind, name, &vec![error]));
     }
     if version.to_string() != meta(old, "resourceVersion") {

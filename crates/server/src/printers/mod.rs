@@ -48,6 +48,12 @@ pub fn cells(kind: &Kind, object: &Map, now: Time) -> Row {
     Row { cells, conditions }
 }
 
+/// How long ago something was, as tables show it.
+#[must_use]
+pub fn age(then: Time, now: Time) -> String {
+    view::since(then, now)
+}
+
 /// Appends a cell, or several.
 fn show(column: &Cell, view: View<'_>, now: Time, out: &mut Vec<Value>) {
     out.push(match *column {

@@ -156,7 +156,8 @@ impl Fields {
         let absent = absent.map(|(name, value)| (Name::from_static(name), Str::from(*value))).collect();
         let events = strategy.resource == "events";
         if events {
-            paths.extend(["source.component"]);
+            paths.retain(|path| *path != "source");
+            paths.push("source.component");
         }
         if paths.contains(&"status.successful") {
             paths.push("status.succeeded");

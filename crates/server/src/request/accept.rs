@@ -4,11 +4,11 @@ use std::cmp::Ordering;
 
 /// What a client would take.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Clause<'a> {
+pub(crate) struct Clause<'a> {
     /// `application`, or `*`.
-    pub(super) ty: &'a str,
+    pub(crate) ty: &'a str,
     /// `json`, or `*`.
-    pub(super) subtype: &'a str,
+    pub(crate) subtype: &'a str,
     quality: f32,
     /// All parameters but `q`; of one that comes twice the last counts.
     parameters: &'a str,
@@ -19,7 +19,7 @@ pub(super) struct Clause<'a> {
 const FEW: usize = 12;
 
 /// The clauses of a header, best first. What cannot be read is left out.
-pub(super) fn parse(header: &str) -> Vec<Clause<'_>> {
+pub(crate) fn parse(header: &str) -> Vec<Clause<'_>> {
     let mut clauses: Vec<_> = header.split(',').filter_map(clause).collect();
     if clauses.len() > FEW {
         let stars = |clause: &Clause<'_>| (clause.ty == "*", clause.subtype == "*");

@@ -6,6 +6,7 @@ use capstan_api::{
     field::{Error, Path},
     go, json,
     names::GroupVersion,
+    protobuf,
     status::Status,
 };
 
@@ -130,7 +131,28 @@ impl DeleteOptions {
     /// # Errors
     /// 400 for what cannot be read, 422 for what makes no sense.
     pub fn from_body(body: &[u8], format: Format) -> Result<Self, Status> {
-        let value = decode(body, format).map_err(Status::bad_request)?;
+        Self::from_value(&decode(body, format).map_err(Status::bad_request)?)
+    }
+
+    /// Reads the options of a request with a body that is protobuf.
+    ///
+    /// # Errors
+    /// As [`from_body`](DeleteOptions::from_body).
+    pub fn from_message(body: &[u8]) -> Result<Self, Status> {
+        let refuse = |error: protobuf::Error| Status::bad_request(error.to_string());
+        let envelope = protobuf::envelope(body).map_err(refuse)?;
+        let mut head = Map::default();
+        for (name, text) in [("apiVersion", envelope.api_version), ("kind", envelope.kind)] {
+            if !text.is_empty() {
+                head.insert(name, text);
+            }
+        }
+        check_kind(&head.into()).map_err(Status::bad_request)?;
+        let schema = builtin::schema(&KIND).expect("the table has the options of all verbs");
+        Self::from_value(&protobuf::decode_message(&schema, envelope.raw).map_err(refuse)?)
+    }
+
+    fn from_value(value: &Value) -> Result<Self, Status> {
         let empty = Map::default();
         let map = value.as_object().unwrap_or(&empty);
         let text = |map: &Map, key: &str| map.get(key).and_then(Value::as_str).map(Str::from);

@@ -3,7 +3,7 @@
 use std::{
     future::{Future, poll_fn},
     pin::pin,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, PoisonError, Weak},
     task::Poll,
     time::Duration,
 };
@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::{Shared, leader::Request};
-use crate::limits::MAX_COMMIT_OPS;
+use crate::{limits::MAX_COMMIT_OPS, sync::Mutex};
 
 /// How much time lies between two looks through the keys at least.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(super) struct Expirer {
     shared: Weak<Shared>,
     queue: mpsc::WeakSender<Request>,
-    changed: Arc<Notify>,
+    pub(super) changed: Arc<Notify>,
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -61,7 +61,7 @@ impl Drop for Expirer {
 }
 
 /// Waits for ends of lifetimes and has them committed, as long as the store is there.
-async fn expire(shared: Weak<Shared>, queue: mpsc::WeakSender<Request>, changed: Arc<Notify>) {
+pub(super) async fn expire(shared: Weak<Shared>, queue: mpsc::WeakSender<Request>, changed: Arc<Notify>) {
     loop {
         let (sleep, keys) = {
             let Some(shared) = shared.upgrade() else { return };

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     Action, Committed, Event, Fault, FaultKind, Key, KeyValue, Op, Revision, Value, expiry::Deadline, hash::Mix,
-    limits::MAX_COMMIT_BYTES,
+    limits::MAX_COMMIT_BYTES, sync,
 };
 
 /// The most requests that wait for the leader; more wait in their own futures.
@@ -163,7 +163,7 @@ impl Leader {
     pub(super) fn run(mut self, mut queue: mpsc::Receiver<Request>) {
         let _closing = CloseOnDrop(Arc::clone(&self.shared));
         let mut requests = Vec::with_capacity(BATCH_REQUESTS);
-        while let Some(first) = queue.blocking_recv() {
+        while let Some(first) = sync::receive(&mut queue) {
             if self.shared.upkeep.has_failed() {
                 // Without upkeep the log would only grow: better to stop than to fill the disk.
                 queue.close();

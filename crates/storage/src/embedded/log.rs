@@ -1,9 +1,6 @@
 //! The writing end of the log.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicU32, Ordering},
-};
+use std::sync::{Arc, PoisonError};
 
 use super::{
     files::{Files, Point, fault, write_all},
@@ -11,7 +8,13 @@ use super::{
     segment::Segment,
     state::LogEnd,
 };
-use crate::{Fault, Revision};
+use crate::{
+    Fault, Revision,
+    sync::{
+        Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
+};
 
 /// A file of zeros that waits to become a segment: to overwrite blocks that are there takes half the time of adding
 /// some.

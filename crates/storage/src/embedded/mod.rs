@@ -14,6 +14,9 @@ mod files;
 mod format;
 mod history;
 mod index;
+#[cfg(test)]
+#[cfg(feature = "shuttle")]
+mod interleavings;
 mod leader;
 mod leaf;
 mod log;
@@ -22,18 +25,18 @@ mod open;
 mod segment;
 mod state;
 #[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
 mod tests;
 mod upkeep;
 
 use std::{
     any::Any,
     fmt,
-    future::{Future, poll_fn},
+    future::{Future, pending, poll_fn},
     path::Path,
     pin::pin,
-    sync::{Arc, Mutex, MutexGuard, Weak},
+    sync::{Arc, Weak},
     task::Poll,
-    thread::JoinHandle,
     time::Duration,
 };
 
@@ -57,6 +60,7 @@ use crate::{
     hub::{self, History, Hub, Reading},
     op::{check_key, check_ops, check_prefix, check_range},
     snapshot::{SnapshotReader, SnapshotWriter},
+    sync::{self, Mutex, MutexGuard, thread},
 };
 
 /// The sizes that an engine works with. The usual ones are right; tests take small ones to see everything happen.
@@ -85,7 +89,7 @@ pub struct Embedded {
     store: u64,
     /// There until the store is dropped.
     queue: Option<mpsc::Sender<Request>>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<thread::JoinHandle<()>>,
     expirer: Expirer,
     /// The directory is ours as long as this lives.
     _lock: Box<dyn Any + Send + Sync>,
@@ -205,7 +209,7 @@ impl Embedded {
     }
 
     fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Fault> {
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
         self.threads.push(thread.map_err(|error| files::fault("start the thread", name, &error))?);
         Ok(())
     }
@@ -224,16 +228,14 @@ impl Embedded {
     async fn ask(&self, request: impl FnOnce(Reply) -> Request) -> Result<Committed, Refusal> {
         let queue = self.queue.as_ref().ok_or_else(|| Refusal::Fault(closed()))?;
         let (reply, answer) = oneshot::channel();
-        // The disk's time is real, whatever the store's clock says.
-        let clock = RealClock::new();
         if let Err(full) = queue.try_send(request(reply)) {
-            match bounded(queue.send(full.into_inner()), clock.sleep(COMMIT_WAIT)).await {
+            match bounded(queue.send(full.into_inner()), patience()).await {
                 Some(Ok(())) => {}
                 Some(Err(_)) => return Err(Refusal::Fault(closed())),
                 None => return Err(Refusal::Fault(timed_out(COMMIT_WAIT))),
             }
         }
-        match bounded(answer, clock.sleep(COMMIT_WAIT)).await {
+        match bounded(answer, patience()).await {
             Some(Ok(outcome)) => outcome,
             Some(Err(_)) => Err(Refusal::Uncertain(closed())),
             None => Err(Refusal::Uncertain(timed_out(COMMIT_WAIT))),
@@ -263,6 +265,11 @@ fn timed_out(wait: Duration) -> Fault {
     Fault::new(FaultKind::TimedOut, format_args!("the disk did not answer within {} s", wait.as_secs()))
 }
 
+/// How long a commit waits. The disk's time is real, whatever the store's clock says.
+fn patience() -> capstan_clock::Sleep {
+    if sync::SCHEDULED { Box::pin(pending()) } else { RealClock::new().sleep(COMMIT_WAIT) }
+}
+
 /// The output of a future, unless `patience` is over first.
 async fn bounded<T>(future: impl Future<Output = T>, mut patience: capstan_clock::Sleep) -> Option<T> {
     let mut future = pin!(future);
@@ -279,6 +286,10 @@ async fn bounded<T>(future: impl Future<Output = T>, mut patience: capstan_clock
 async fn blocking<T: Send + 'static, E: From<Fault> + Send + 'static>(
     work: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> Result<T, E> {
+    if sync::SCHEDULED {
+        thread::yield_now();
+        return work();
+    }
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|error| Err(Fault::new(FaultKind::Closed, error).into()))
 }

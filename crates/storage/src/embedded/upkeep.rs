@@ -6,10 +6,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{
-        Arc, Condvar, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::{Arc, PoisonError},
 };
 
 use tokio::sync::{mpsc, oneshot};
@@ -26,7 +23,13 @@ use super::{
     segment,
     state::{State, past_parts},
 };
-use crate::{Fault, Key, Revision};
+use crate::{
+    Fault, Key, Revision,
+    sync::{
+        self, Condvar, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 /// How many changes of the state the leader is asked for at a time.
 const STEP: usize = 512;
@@ -45,31 +48,49 @@ const CHECKPOINT_GROWTH: u64 = 4;
 pub(super) struct UpkeepSignal {
     wanted: Mutex<Wanted>,
     changed: Condvar,
-    appended: AtomicU64,
-    due: AtomicU64,
     failed: AtomicBool,
 }
 
+/// All under one lock: if the count began anew apart from where it leads to, bytes that come between would be taken by
+/// the old measure, and the checkpoint that they make due by the new one would never be asked for.
 #[derive(Debug, Default)]
 struct Wanted {
     look: bool,
     stop: bool,
+    /// The bytes of log since the count last began.
+    appended: u64,
+    /// With how many of them a checkpoint is due.
+    due: u64,
 }
 
 impl UpkeepSignal {
     /// Asks the thread to look.
     pub(super) fn nudge(&self) {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner).look = true;
+        self.lock().look = true;
         self.changed.notify_one();
     }
 
     /// Tells how much was written to the log.
     pub(super) fn appended(&self, bytes: u64) {
-        let before = self.appended.fetch_add(bytes, Ordering::Relaxed);
-        let due = self.due.load(Ordering::Relaxed);
-        if before < due && before + bytes >= due {
+        let mut wanted = self.lock();
+        let was_due = wanted.is_due();
+        wanted.appended += bytes;
+        let becomes_due = !was_due && wanted.is_due();
+        drop(wanted);
+        if becomes_due {
             self.nudge();
         }
+    }
+
+    /// Whether a checkpoint is due.
+    pub(super) fn is_due(&self) -> bool {
+        self.lock().is_due()
+    }
+
+    /// Counts anew: the next checkpoint is due after so many bytes.
+    pub(super) fn schedule(&self, bytes: u64) {
+        let mut wanted = self.lock();
+        (wanted.appended, wanted.due) = (0, bytes);
     }
 
     /// Whether the thread ended by a panic.
@@ -78,21 +99,41 @@ impl UpkeepSignal {
     }
 
     pub(super) fn stop(&self) {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner).stop = true;
+        self.lock().stop = true;
         self.changed.notify_one();
     }
 
     fn stopping(&self) -> bool {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner).stop
+        self.lock().stop
     }
 
     /// Waits to be asked; false when it is over.
-    fn wait(&self) -> bool {
-        let wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.changed.wait_while(wanted, |wanted| !wanted.look && !wanted.stop);
+    pub(super) fn wait(&self) -> bool {
+        let waited = self.changed.wait_while(self.lock(), |wanted| !wanted.look && !wanted.stop);
         let mut wanted = waited.unwrap_or_else(PoisonError::into_inner);
-        wanted.look = false;
+        if !wanted.stop {
+            wanted.look = false;
+        }
         !wanted.stop
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Wanted> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Wanted {
+    fn is_due(&self) -> bool {
+        self.appended >= self.due
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "shuttle")]
+impl UpkeepSignal {
+    /// Whether the thread will look.
+    pub(super) fn is_asked(&self) -> bool {
+        self.lock().look
     }
 }
 
@@ -140,7 +181,7 @@ impl Drop for TellPanic {
 impl Keeper {
     pub(super) fn run(mut self, replayed: u64) {
         let _tell = TellPanic(Arc::clone(&self.shared));
-        self.shared.upkeep.due.store(self.tuning.checkpoint_bytes, Ordering::Relaxed);
+        self.shared.upkeep.schedule(self.tuning.checkpoint_bytes);
         self.shared.upkeep.appended(replayed);
         self.shared.upkeep.nudge();
         while self.shared.upkeep.wait() {
@@ -154,20 +195,15 @@ impl Keeper {
     fn look(&mut self) -> Result<(), Stopped> {
         let spared = self.prepare_spare();
         self.sweep()?;
-        if self.shared.upkeep.appended.load(Ordering::Relaxed) >= self.shared.upkeep.due.load(Ordering::Relaxed) {
+        if self.shared.upkeep.is_due() {
             let done = self.compact_and_checkpoint();
             if let Err(Stopped::Fault(_)) = &done {
                 // Not at every commit again.
-                self.schedule(self.tuning.checkpoint_bytes / 4);
+                self.shared.upkeep.schedule(self.tuning.checkpoint_bytes / 4);
             }
             done?;
         }
         spared.map_err(Stopped::Fault)
-    }
-
-    fn schedule(&self, bytes: u64) {
-        self.shared.upkeep.appended.store(0, Ordering::Relaxed);
-        self.shared.upkeep.due.store(bytes, Ordering::Relaxed);
     }
 
     /// Makes a file of zeros, if there is none.
@@ -235,7 +271,7 @@ impl Keeper {
         checkpoint::install(&*self.files, number)?;
         self.files.pass(Point::AfterCheckpoint);
         let before = std::mem::replace(&mut self.checkpoint, number);
-        self.schedule(self.tuning.checkpoint_bytes.max(CHECKPOINT_GROWTH * bytes));
+        self.shared.upkeep.schedule(self.tuning.checkpoint_bytes.max(CHECKPOINT_GROWTH * bytes));
         // What cannot be removed now is removed when the store is opened next.
         if before > 0 {
             let _ = self.files.remove(&checkpoint::name(before));
@@ -324,9 +360,9 @@ impl Keeper {
             return Err(Stopped::Closing);
         }
         let (reply, answer) = oneshot::channel();
-        let sent = self.queue.blocking_send(Request::Upkeep { change, reply });
+        let sent = sync::send(&self.queue, Request::Upkeep { change, reply });
         sent.map_err(|_| Stopped::Closing)?;
-        answer.blocking_recv().map_err(|_| Stopped::Closing)?.map_err(|_| Stopped::Closing)?;
+        sync::answer(answer).map_err(|_| Stopped::Closing)?.map_err(|_| Stopped::Closing)?;
         Ok(())
     }
 }

@@ -4,8 +4,12 @@
 //! of the maps; ranges, hashes and snapshots work on such a clone, outside of the lock. Ends of lifetimes are committed
 //! by a task, which is started with the first key that has one, on the runtime of whoever put it.
 
+#[cfg(test)]
+#[cfg(feature = "shuttle")]
+mod interleavings;
 mod state;
 #[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
 mod tests;
 
 use std::{
@@ -14,7 +18,7 @@ use std::{
     future::{Future, poll_fn, ready},
     path::Path,
     pin::pin,
-    sync::{Arc, Mutex, MutexGuard, Weak},
+    sync::{Arc, Weak},
     task::Poll,
 };
 
@@ -30,6 +34,7 @@ use crate::{
     limits::{MAX_COMMIT_OPS, MAX_PAGE_ITEMS, PAGE_BYTES},
     op::{check_key, check_ops, check_prefix, check_range},
     snapshot::{SnapshotReader, SnapshotWriter},
+    sync::{Mutex, MutexGuard},
 };
 use state::{Logged, State};
 

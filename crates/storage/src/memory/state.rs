@@ -223,6 +223,7 @@ impl State {
 }
 
 #[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
 impl State {
     /// How many superseded items are kept.
     pub(super) fn past_len(&self) -> usize {
