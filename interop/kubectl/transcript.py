@@ -24,6 +24,7 @@ VOLATILE = [
     (r"eyJ[\w-]+\.[\w-]+\.[\w-]+", "TOKEN"),
     (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UID"),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME"),
+    (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \+0000 UTC", "TIME"),
     (r"\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d \w{3} \d{4} \d\d:\d\d:\d\d [+-]\d{4}", "TIME"),
     (r'([rR]esourceVersion"?: ?)"?\d+"?', r"\1RV"),
     (r'"serverAddress":"[^"]*"', '"serverAddress":"ADDRESS"'),
