@@ -29,6 +29,7 @@ VOLATILE = [
     (r'([rR]esourceVersion"?: ?)"?\d+"?', r"\1RV"),
     (r'"serverAddress":"[^"]*"', '"serverAddress":"ADDRESS"'),
     (r'^Context "[^"]*" modified', "Context NAME modified"),
+    (r"(Resource Version: +)\d+", r"\1RV"),
     (r"(Expected resource version to be 1, was )\d+", r"\1RV"),
     (r"https://127\.0\.0\.1:\d+", "SERVER"),
     (r"127\.0\.0\.1:\d+", "ADDRESS"),

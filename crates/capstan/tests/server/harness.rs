@@ -66,13 +66,18 @@ impl Capstan {
 
     /// SIGTERM.
     pub(crate) fn terminate(&self) {
-        let sent = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        let sent = Command::new("kill").args(["-TERM", &self.id().to_string()]).status();
         assert!(sent.expect("kill is there").success());
     }
 
     /// Waits until it has ended by itself.
     pub(crate) fn wait(&mut self) -> std::process::ExitStatus {
         self.child.wait().expect("it ends")
+    }
+
+    /// The id of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Whether it still runs.

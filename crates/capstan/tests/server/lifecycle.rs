@@ -28,8 +28,16 @@ fn a_busy_port_is_told_in_one_line() {
 #[test]
 fn a_directory_in_use_is_told_in_one_line() {
     let directory = directory("in-use");
-    let _server = Capstan::start(&directory);
-    check(&directory, 0, &format!("{}: in use by another process", directory.join("store").display()));
+    let server = Capstan::start(&directory);
+    let output = refused(&directory, 0);
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success());
+    let (store, id) = (directory.join("store"), server.id());
+    let expected = format!("error: another process holds the store ({} is held by process {id} (capstan)", store.display());
+    assert!(words.starts_with(&expected) && words.lines().count() == 1, "{words}");
+    assert!(words.ends_with("stop it, or use another directory\n"), "{words}");
+    drop(server);
+    std::fs::remove_dir_all(&directory).unwrap();
 }
 
 #[test]
