@@ -35,7 +35,8 @@ pod = client.V1Pod(
 created = core.create_namespaced_pod(namespace, pod)
 that("a created pod is defaulted", created.spec.restart_policy == "Always" and created.status.phase == "Pending", created)
 refused("a second create already exists", 409, core.create_namespaced_pod, namespace, pod)
-refused("a pod without containers is invalid", 422, core.create_namespaced_pod, namespace, {"metadata": {"name": "x"}, "spec": {}})
+empty = {"metadata": {"name": "x"}, "spec": {"containers": []}}
+refused("a pod without containers is invalid", 422, core.create_namespaced_pod, namespace, empty)
 listed = core.list_namespaced_pod(namespace, label_selector="app=web").items
 that("a list finds it", [item.metadata.uid for item in listed] == [created.metadata.uid], listed)
 

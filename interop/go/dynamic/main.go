@@ -1,16 +1,14 @@
-// The dynamic client: a definition is created, its kind is found by discovery and used without a type.
+// The dynamic client: a built-in kind is found by discovery and used without a type.
 package main
 
 import (
 	"context"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
@@ -26,71 +24,54 @@ func main() {
 	ctx := context.Background()
 	config := check.Config()
 	client := dynamic.NewForConfigOrDie(config)
-	discovered := memory.NewMemCacheClient(discovery.NewDiscoveryClientForConfigOrDie(config))
-	mapper := restmapper.NewDeferredDiscoveryRESTMapper(discovered)
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery.NewDiscoveryClientForConfigOrDie(config)))
+	mapping, err := mapper.RESTMapping(schema.GroupKind{Group: "apps", Kind: "Deployment"})
+	check.Must(err)
+	check.That("discovery finds a kind", mapping.Resource.Resource == "deployments" && mapping.Scope.Name() == "namespace", mapping)
+	namespaces := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
+	namespace, err := namespaces.Create(ctx, &unstructured.Unstructured{Object: object{
+		"apiVersion": "v1", "kind": "Namespace", "metadata": object{"generateName": "go-dynamic-"},
+	}}, metav1.CreateOptions{})
+	check.Must(err)
 
-	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
-	name := "gadgets.go.interop.example.com"
-	_, err := definitions.Create(ctx, &unstructured.Unstructured{Object: object{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": object{"name": name},
+	deployments := client.Resource(mapping.Resource).Namespace(namespace.GetName())
+	labels := object{"app": "web"}
+	created, err := deployments.Create(ctx, &unstructured.Unstructured{Object: object{
+		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": object{"name": "one"},
 		"spec": object{
-			"group": "go.interop.example.com", "scope": "Namespaced",
-			"names": object{"kind": "Gadget", "plural": "gadgets", "singular": "gadget"},
-			"versions": []any{object{
-				"name": "v1", "served": true, "storage": true, "subresources": object{"status": object{}},
-				"schema": object{"openAPIV3Schema": object{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-			}},
+			"selector": object{"matchLabels": labels},
+			"template": object{"metadata": object{"labels": labels}, "spec": object{"containers": []any{object{"name": "web", "image": "nginx"}}}},
 		},
 	}}, metav1.CreateOptions{})
 	check.Must(err)
-	defer definitions.Delete(ctx, name, metav1.DeleteOptions{})
-
-	kind := schema.GroupKind{Group: "go.interop.example.com", Kind: "Gadget"}
-	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		mapper.Reset()
-		_, err := mapper.RESTMapping(kind, "v1")
-		return err == nil, nil
-	})
-	check.That("discovery finds the new kind", err == nil, err)
-	mapping, err := mapper.RESTMapping(kind, "v1")
-	check.Must(err)
-	gadgets := client.Resource(mapping.Resource).Namespace("default")
-	gadget := &unstructured.Unstructured{Object: object{
-		"apiVersion": "go.interop.example.com/v1", "kind": "Gadget", "metadata": object{"name": "one"}, "spec": object{"n": int64(1)},
-	}}
-	var created *unstructured.Unstructured
-	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		created, err = gadgets.Create(ctx, gadget, metav1.CreateOptions{})
-		return !apierrors.IsNotFound(err), err
-	})
-	check.Must(err)
-	check.That("an object is created", created.GetGeneration() == 1, created)
+	replicas, _, _ := unstructured.NestedInt64(created.Object, "spec", "replicas")
+	check.That("an object is created and defaulted", created.GetGeneration() == 1 && replicas == 1, created)
 
 	stale := created.DeepCopy()
-	check.Must(unstructured.SetNestedField(created.Object, int64(2), "spec", "n"))
-	created, err = gadgets.Update(ctx, created, metav1.UpdateOptions{})
+	check.Must(unstructured.SetNestedField(created.Object, int64(2), "spec", "replicas"))
+	created, err = deployments.Update(ctx, created, metav1.UpdateOptions{})
 	check.Must(err)
 	check.That("a change of spec is a new generation", created.GetGeneration() == 2, created)
-	_, err = gadgets.Update(ctx, stale, metav1.UpdateOptions{})
+	_, err = deployments.Update(ctx, stale, metav1.UpdateOptions{})
 	check.That("a stale update conflicts", apierrors.IsConflict(err), err)
 	check.Must(retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		got, err := gadgets.Get(ctx, "one", metav1.GetOptions{})
+		got, err := deployments.Get(ctx, "one", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		check.Must(unstructured.SetNestedField(got.Object, "ready", "status", "phase"))
-		_, err = gadgets.UpdateStatus(ctx, got, metav1.UpdateOptions{})
+		check.Must(unstructured.SetNestedField(got.Object, int64(2), "status", "replicas"))
+		_, err = deployments.UpdateStatus(ctx, got, metav1.UpdateOptions{})
 		return err
 	}))
-	got, err := gadgets.Patch(ctx, "one", types.MergePatchType, []byte(`{"spec":{"m":3}}`), metav1.PatchOptions{})
+	got, err := deployments.Patch(ctx, "one", types.MergePatchType, []byte(`{"spec":{"paused":true}}`), metav1.PatchOptions{})
 	check.Must(err)
-	phase, _, _ := unstructured.NestedString(got.Object, "status", "phase")
-	m, _, _ := unstructured.NestedInt64(got.Object, "spec", "m")
-	check.That("status and patch are there", phase == "ready" && m == 3, got)
-	list, err := gadgets.List(ctx, metav1.ListOptions{})
+	status, _, _ := unstructured.NestedInt64(got.Object, "status", "replicas")
+	paused, _, _ := unstructured.NestedBool(got.Object, "spec", "paused")
+	check.That("status and patch are there", status == 2 && paused, got)
+	list, err := deployments.List(ctx, metav1.ListOptions{})
 	check.Must(err)
-	check.That("a list finds it", len(list.Items) == 1 && list.GetKind() == "GadgetList", list)
-	check.Must(gadgets.Delete(ctx, "one", metav1.DeleteOptions{}))
-	_, err = gadgets.Get(ctx, "one", metav1.GetOptions{})
+	check.That("a list finds it", len(list.Items) == 1 && list.GetKind() == "DeploymentList", list)
+	check.Must(deployments.Delete(ctx, "one", metav1.DeleteOptions{}))
+	_, err = deployments.Get(ctx, "one", metav1.GetOptions{})
 	check.That("what is deleted is not found", apierrors.IsNotFound(err), err)
 }

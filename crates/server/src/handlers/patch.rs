@@ -23,9 +23,6 @@ use crate::{
     request::{PatchOptions, PatchType, info::check_name, options::FieldValidation},
 };
 
-/// The most operations of a JSON patch.
-const MAX_OPERATIONS: usize = 10_000;
-
 /// A patch that has been read.
 pub(crate) enum Patch {
     Json(json_patch::JsonPatch),
