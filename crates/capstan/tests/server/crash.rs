@@ -17,7 +17,9 @@ fn write(door: &Door, names: String, acknowledged: &mpsc::SyncSender<(String, u6
     let Ok(mut connection) = door.connect() else { return };
     for n in 0.. {
         let name = format!("{names}-{n}");
-        let Ok(answer) = connection.ask("POST", MAPS, &format!(r#"{{"metadata":{{"name":"{name}"}}}}"#)) else { return };
+        let Ok(answer) = connection.ask("POST", MAPS, &format!(r#"{{"metadata":{{"name":"{name}"}}}}"#)) else {
+            return;
+        };
         assert_eq!(answer.code, 201, "{}", answer.text);
         if acknowledged.send((name, version(&answer.json()))).is_err() {
             return;

@@ -241,7 +241,8 @@ impl Watch {
     /// Watches what a path lists, from after a version.
     pub(crate) fn start(door: &Door, path: &str, after: &str) -> io::Result<Self> {
         let mut connection = door.connect()?;
-        connection.send(format!("GET {path}?watch=1&resourceVersion={after} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())?;
+        connection
+            .send(format!("GET {path}?watch=1&resourceVersion={after} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())?;
         let (code, _, chunked) = connection.head()?;
         if code != 200 || !chunked {
             return Err(io::Error::other(format!("a watch from {after} is answered with {code}")));

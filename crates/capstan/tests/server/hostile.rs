@@ -48,7 +48,8 @@ fn parsers() -> Vec<Case> {
     let nested = |depth: usize| format!(r#"{{"data":{}{}}}"#, r#"{"a":"#.repeat(depth), "}".repeat(depth));
     let lists = |depth: usize| "[".repeat(depth);
     let map = |rest: &str| format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"x"}}{rest}}}"#);
-    let operations = |n: usize| format!("[{}]", vec![r#"{"op":"test","path":"/kind","value":"ConfigMap"}"#; n].join(","));
+    let operations =
+        |n: usize| format!("[{}]", vec![r#"{"op":"test","path":"/kind","value":"ConfigMap"}"#; n].join(","));
     let copies = format!("[{}]", vec![r#"{"op":"copy","from":"/data","path":"/data/x"}"#; 40].join(","));
     let aliases = (1..12).fold("a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n".to_owned(), |text, n| {
         let before = n - 1;
@@ -62,23 +63,58 @@ fn parsers() -> Vec<Case> {
         ("lists without end", post(lists(100_000)), 400, "BadRequest"),
         ("too long", post(vec![b' '; TOO_LONG]), 413, "RequestEntityTooLarge"),
         ("one long string", post(map(&format!(r#","data":{{"a":"{}"}}"#, "x".repeat(2_000_000)))), 422, "Too long"),
-        ("many fields", post(map(&format!(r#","data":{{{}}}"#, r#""/":"","#.repeat(200_000) + r#""/":"""#))), 422, "Invalid"),
+        (
+            "many fields",
+            post(map(&format!(r#","data":{{{}}}"#, r#""/":"","#.repeat(200_000) + r#""/":"""#))),
+            422,
+            "Invalid",
+        ),
         ("aliases of aliases", request("POST", MAPS, "application/yaml", aliases), 400, "BadRequest"),
-        ("a body that only says it is compressed", request("POST", MAPS, JSON, b"\x1f\x8b\x08\0\0\0\0\0\0\0"), 400, "BadRequest"),
+        (
+            "a body that only says it is compressed",
+            request("POST", MAPS, JSON, b"\x1f\x8b\x08\0\0\0\0\0\0\0"),
+            400,
+            "BadRequest",
+        ),
         ("protobuf without its mark", request("POST", MAPS, PROTOBUF, "x"), 400, "BadRequest"),
-        ("protobuf that lies about a length", request("POST", MAPS, PROTOBUF, b"k8s\0\x0a\xff\xff\xff\xff\x0f"), 400, "BadRequest"),
-        ("a number too large", post(r#"{"metadata":{"name":"x","generation":9223372036854775808}}"#), 400, "BadRequest"),
+        (
+            "protobuf that lies about a length",
+            request("POST", MAPS, PROTOBUF, b"k8s\0\x0a\xff\xff\xff\xff\x0f"),
+            400,
+            "BadRequest",
+        ),
+        (
+            "a number too large",
+            post(r#"{"metadata":{"name":"x","generation":9223372036854775808}}"#),
+            400,
+            "BadRequest",
+        ),
         ("a number for a string", post(map(r#","data":{"a":1e400}"#)), 400, "BadRequest"),
-        ("a field twice", request("POST", &format!("{MAPS}?fieldValidation=Strict"), JSON, map(r#","data":{},"data":{}"#)), 400, "duplicate field"),
+        (
+            "a field twice",
+            request("POST", &format!("{MAPS}?fieldValidation=Strict"), JSON, map(r#","data":{},"data":{}"#)),
+            400,
+            "duplicate field",
+        ),
         ("an unknown type", request("POST", MAPS, "text/plain", "x"), 415, "UnsupportedMediaType"),
         ("another kind", post(r#"{"apiVersion":"v1","kind":"Secret","metadata":{"name":"x"}}"#), 400, "BadRequest"),
-        ("another version", post(r#"{"apiVersion":"v9","kind":"ConfigMap","metadata":{"name":"x"}}"#), 400, "BadRequest"),
+        (
+            "another version",
+            post(r#"{"apiVersion":"v9","kind":"ConfigMap","metadata":{"name":"x"}}"#),
+            400,
+            "BadRequest",
+        ),
         ("too many operations", patch(JSON_PATCH, operations(10_001)), 413, "RequestEntityTooLarge"),
         ("copies of copies", patch(JSON_PATCH, copies), 422, "Invalid"),
         ("a patch that is no list", patch(JSON_PATCH, "{}"), 400, "BadRequest"),
         ("a path into nothing", patch(JSON_PATCH, r#"[{"op":"add","path":"/a/b/c","value":1}]"#), 422, "Invalid"),
         ("a deep merge", patch(MERGE_PATCH, nested(20_000)), 400, "BadRequest"),
-        ("a directive nobody knows", patch(STRATEGIC_PATCH, r#"{"data":{"$patch":"explode"}}"#), 500, "unknown patch type"),
+        (
+            "a directive nobody knows",
+            patch(STRATEGIC_PATCH, r#"{"data":{"$patch":"explode"}}"#),
+            500,
+            "unknown patch type",
+        ),
         ("an unknown patch", patch("application/nope", "{}"), 415, "UnsupportedMediaType"),
     ]
 }
@@ -90,10 +126,30 @@ fn sizes() -> Vec<Case> {
         ("a long name", post(named(&"x".repeat(254))), 422, "must be no more than 253"),
         ("dots for a name", post(named("..")), 422, "Invalid"),
         ("no name", post("{}"), 422, "name or generateName is required"),
-        ("long annotations", post(format!(r#"{{"metadata":{{"name":"x","annotations":{{"a":"{long}"}}}}}}"#)), 422, "Too long"),
-        ("a large secret", request("POST", SECRETS, JSON, format!(r#"{{"metadata":{{"name":"x"}},"stringData":{{"a":"{}"}}}}"#, "x".repeat(1_100_000))), 422, "Too long"),
+        (
+            "long annotations",
+            post(format!(r#"{{"metadata":{{"name":"x","annotations":{{"a":"{long}"}}}}}}"#)),
+            422,
+            "Too long",
+        ),
+        (
+            "a large secret",
+            request(
+                "POST",
+                SECRETS,
+                JSON,
+                format!(r#"{{"metadata":{{"name":"x"}},"stringData":{{"a":"{}"}}}}"#, "x".repeat(1_100_000)),
+            ),
+            422,
+            "Too long",
+        ),
         ("another namespace", post(r#"{"metadata":{"name":"x","namespace":"kube-system"}}"#), 400, "does not match"),
-        ("a namespace that is not there", request("POST", "/api/v1/namespaces/nowhere/configmaps", JSON, named("x")), 404, "NotFound"),
+        (
+            "a namespace that is not there",
+            request("POST", "/api/v1/namespaces/nowhere/configmaps", JSON, named("x")),
+            404,
+            "NotFound",
+        ),
     ]
 }
 
@@ -105,10 +161,30 @@ fn questions() -> Vec<Case> {
         ("a limit", get(&format!("{MAPS}?limit=x")), 400, "BadRequest"),
         ("a negative limit", get(&format!("{MAPS}?limit=-1")), 200, "items"),
         ("a version", get(&format!("{MAPS}?resourceVersion=x")), 400, "BadRequest"),
-        ("a version of the future", get(&format!("{MAPS}?resourceVersion=9999999999&timeout=1s")), 504, "Too large resource version"),
-        ("a continue token", get(&format!("{MAPS}?continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOiIuLi8uLi9zZWNyZXRzIn0")), 400, "BadRequest"),
-        ("a match without a version", get(&format!("{MAPS}?resourceVersionMatch=Exact")), 422, "resourceVersionMatch is forbidden"),
-        ("a dry run of what", request("POST", &format!("{MAPS}?dryRun=some"), JSON, r#"{"metadata":{"name":"x"}}"#), 422, "Unsupported value"),
+        (
+            "a version of the future",
+            get(&format!("{MAPS}?resourceVersion=9999999999&timeout=1s")),
+            504,
+            "Too large resource version",
+        ),
+        (
+            "a continue token",
+            get(&format!("{MAPS}?continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOiIuLi8uLi9zZWNyZXRzIn0")),
+            400,
+            "BadRequest",
+        ),
+        (
+            "a match without a version",
+            get(&format!("{MAPS}?resourceVersionMatch=Exact")),
+            422,
+            "resourceVersionMatch is forbidden",
+        ),
+        (
+            "a dry run of what",
+            request("POST", &format!("{MAPS}?dryRun=some"), JSON, r#"{"metadata":{"name":"x"}}"#),
+            422,
+            "Unsupported value",
+        ),
         ("an answer nobody has", with(MAPS, "Accept: text/html"), 406, "NotAcceptable"),
         ("a form nobody has", with(MAPS, "Accept: application/json;as=Nope;g=meta.k8s.io;v=v1"), 406, "NotAcceptable"),
     ]
@@ -153,8 +229,21 @@ fn identity() -> Vec<Case> {
         ("nobody", get(MAPS), 403, r#"User \"system:anonymous\" cannot list resource"#),
         ("a wrong token", with(MAPS, "Authorization: Bearer nope"), 401, "Unauthorized"),
         ("a token of parts", with(MAPS, "Authorization: Bearer a.b.c"), 401, "Unauthorized"),
-        ("a signature of none", with(MAPS, "Authorization: Bearer eyJhbGciOiJub25lIn0.eyJpc3MiOiJodHRwczovL2t1YmVybmV0ZXMuZGVmYXVsdC5zdmMuY2x1c3Rlci5sb2NhbCJ9."), 401, "Unauthorized"),
-        ("a proxy that is none", with(MAPS, "X-Remote-User: admin\r\nX-Remote-Group: system:masters"), 403, "system:anonymous"),
+        (
+            "a signature of none",
+            with(
+                MAPS,
+                "Authorization: Bearer eyJhbGciOiJub25lIn0.eyJpc3MiOiJodHRwczovL2t1YmVybmV0ZXMuZGVmYXVsdC5zdmMuY2x1c3Rlci5sb2NhbCJ9.",
+            ),
+            401,
+            "Unauthorized",
+        ),
+        (
+            "a proxy that is none",
+            with(MAPS, "X-Remote-User: admin\r\nX-Remote-Group: system:masters"),
+            403,
+            "system:anonymous",
+        ),
         ("another's name", with(MAPS, "Impersonate-User: admin"), 403, "cannot impersonate-on:user-info:list resource"),
         ("what everybody may read", get("/healthz"), 200, "ok"),
     ]
@@ -162,7 +251,12 @@ fn identity() -> Vec<Case> {
 
 fn masks() -> Vec<Case> {
     vec![
-        ("a group without a user", with(MAPS, "Impersonate-Group: system:masters"), 400, "without impersonating a user"),
+        (
+            "a group without a user",
+            with(MAPS, "Impersonate-Group: system:masters"),
+            400,
+            "without impersonating a user",
+        ),
         ("somebody who may not", with(MAPS, "Impersonate-User: jane"), 403, r#"User \"jane\" cannot list"#),
     ]
 }

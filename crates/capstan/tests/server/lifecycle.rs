@@ -33,7 +33,8 @@ fn a_directory_in_use_is_told_in_one_line() {
     let words = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success());
     let (store, id) = (directory.join("store"), server.id());
-    let expected = format!("error: another process holds the store ({} is held by process {id} (capstan)", store.display());
+    let expected =
+        format!("error: another process holds the store ({} is held by process {id} (capstan)", store.display());
     assert!(words.starts_with(&expected) && words.lines().count() == 1, "{words}");
     assert!(words.ends_with("stop it, or use another directory\n"), "{words}");
     drop(server);
