@@ -16,6 +16,7 @@ mod golden;
 pub mod int_or_string;
 pub mod json;
 pub mod list;
+pub mod managed_fields;
 pub mod mapper;
 mod name;
 pub mod names;

@@ -16,7 +16,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), String> {
     flags.disable_admission.push("ServiceAccount".to_owned());
     server::block_on(async {
         let running = server::start(&flags).await?;
-        server::write_kubeconfig(&kubeconfig, &running.kubeconfig)?;
+        server::write_private(&kubeconfig, &running.kubeconfig)?;
         println!("  api server   {}, Kubernetes {}", running.url, crate::KUBERNETES);
         println!("  store        {}", running.store);
         println!("  kubeconfig   {}", kubeconfig.display());

@@ -11,7 +11,9 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 async fn start() -> Server {
-    Server::start(Arc::new(Memory::new(Options::default())), Config::default()).await.unwrap()
+    Server::start(Arc::new(Memory::new(Options::default())), Config::default())
+        .await
+        .expect("a test asks only for what is there")
 }
 
 async fn ask(server: &Server, method: &str, path: &str, accept: &str, message: Vec<u8>) -> http::Response<Body> {
@@ -22,13 +24,19 @@ async fn ask(server: &Server, method: &str, path: &str, accept: &str, message: V
         .header("content-type", PROTOBUF)
         .extension(InProcessUser(UserInfo::new("admin", ["system:masters"])))
         .body(Body::from(message))
-        .unwrap();
+        .expect("a test asks only for what is there");
     server.answer(request).await
 }
 
 async fn next(body: &mut Body) -> Option<Vec<u8>> {
     let frame = std::future::poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await?;
-    Some(frame.unwrap().into_data().unwrap().to_vec())
+    Some(
+        frame
+            .expect("a test asks only for what is there")
+            .into_data()
+            .expect("a test asks only for what is there")
+            .to_vec(),
+    )
 }
 
 /// The code, and the object behind the message of the answer.
@@ -42,16 +50,17 @@ async fn read(mut response: http::Response<Body>) -> (u16, Value) {
 }
 
 fn object(message: &[u8]) -> Value {
-    let envelope = protobuf::envelope(message).unwrap();
+    let envelope = protobuf::envelope(message).expect("a test asks only for what is there");
     let gvk = GroupVersionKind::from_api_version_and_kind(&envelope.api_version, &envelope.kind);
-    protobuf::decode(&builtin::schema(&gvk).unwrap(), message).unwrap()
+    protobuf::decode(&builtin::schema(&gvk).expect("a test asks only for what is there"), message)
+        .expect("a test asks only for what is there")
 }
 
 fn message(text: &str) -> Vec<u8> {
-    let value = json::parse(text.as_bytes()).unwrap();
-    let text = |name| value.get(name).and_then(Value::as_str).unwrap();
+    let value = json::parse(text.as_bytes()).expect("a test asks only for what is there");
+    let text = |name| value.get(name).and_then(Value::as_str).expect("a test asks only for what is there");
     let gvk = GroupVersionKind::from_api_version_and_kind(text("apiVersion"), text("kind"));
-    protobuf::encode_object(&gvk, &builtin::schema(&gvk).unwrap(), &value)
+    protobuf::encode_object(&gvk, &builtin::schema(&gvk).expect("a test asks only for what is there"), &value)
 }
 
 fn at<'a>(value: &'a Value, path: &str) -> &'a str {
@@ -70,7 +79,14 @@ async fn objects_come_and_go_as_messages() {
 
     let (_, list) = read(ask(&server, "GET", CONFIG_MAPS, PROTOBUF, Vec::new()).await).await;
     assert_eq!(at(&list, "kind"), "ConfigMapList");
-    let names: Vec<_> = list.get("items").unwrap().as_array().unwrap().iter().map(|i| at(i, "metadata.name")).collect();
+    let names: Vec<_> = list
+        .get("items")
+        .expect("a test asks only for what is there")
+        .as_array()
+        .expect("a test asks only for what is there")
+        .iter()
+        .map(|i| at(i, "metadata.name"))
+        .collect();
     assert!(names.contains(&"a"), "{list}");
 
     let partial = format!("{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v=v1");
@@ -126,10 +142,13 @@ async fn watches_send_frames() {
     assert_eq!(response.headers()["content-type"], "application/vnd.kubernetes.protobuf;stream=watch");
     let a = message(r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}"#);
     let (_, created) = read(ask(&server, "POST", CONFIG_MAPS, PROTOBUF, a).await).await;
-    let frame = next(response.body_mut()).await.unwrap();
+    let frame = next(response.body_mut()).await.expect("a test asks only for what is there");
     let (length, event) = frame.split_at(4);
-    assert_eq!(u32::from_be_bytes(length.try_into().unwrap()) as usize, event.len());
-    let rest = event.strip_prefix(b"\x0a\x05ADDED\x12").unwrap();
-    let start = rest.windows(4).position(|window| window == b"k8s\0").unwrap();
+    assert_eq!(
+        u32::from_be_bytes(length.try_into().expect("a test asks only for what is there")) as usize,
+        event.len()
+    );
+    let rest = event.strip_prefix(b"\x0a\x05ADDED\x12").expect("a test asks only for what is there");
+    let start = rest.windows(4).position(|window| window == b"k8s\0").expect("a test asks only for what is there");
     assert_eq!(object(&rest[start..]), created);
 }

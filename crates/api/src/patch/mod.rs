@@ -5,9 +5,8 @@
 //! - [`strategic`]: the same, but lists are merged as the schema says, `application/strategic-merge-patch+json`.
 //!
 //! All three work on [`Value`]s, and behave as upstream's libraries do where those differ from the letter of the
-//! standards; `testdata/patches` holds what the real ones answer. Server-side apply will be the fourth module here: it
-//! takes the same [`NodeRef`](crate::schema::NodeRef)s as [`strategic`], but asks them for list types and keys instead
-//! of merge keys.
+//! standards; `testdata/patches` holds what the real ones answer. Server-side
+//! apply, which looks at list types and keys instead of merge keys, is in [`managed_fields`](crate::managed_fields).
 //!
 //! Nothing here recurses with the depth of a document. The strategic merge recurses along the schema, and stops at
 //! [`strategic::MAX_DEPTH`] where a type contains itself.

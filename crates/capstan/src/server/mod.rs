@@ -10,14 +10,15 @@ use std::{
     time::Duration,
 };
 
-use capstan_clock::{OsIds, RealClock, SharedClock};
+use capstan_clock::{Ids as _, OsIds, RealClock, SharedClock};
 use capstan_server::{
     Config, Server, allocation,
     authentication::{
         self, CertificatePool, HeaderNames, JWKS_PATH, OpenIdDocuments, RequestHeaders, ServiceAccountConfig,
         StaticTokens, TokenIssuer,
     },
-    pki::{self, Certified, Pki, PrivateKey, PublicKey},
+    authorization::{SYSTEM_MASTERS, UserInfo},
+    pki::{self, Certified, Credential, Pki, PrivateKey, PublicKey},
     serve::{self, Limits},
 };
 use capstan_storage::{Bytes, Embedded, Etcd, EtcdConfig, EtcdTls, Memory, Options, SharedStore, Ttl};
@@ -25,6 +26,9 @@ pub(crate) use flags::{Flags, HELP, Storage};
 
 /// Who signs tokens when the flags do not say.
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+
+/// The administrator.
+const ADMIN: &str = "kubernetes-admin";
 
 /// How long requests under way have when the server is to end.
 const SHUTDOWN: Duration = Duration::from_secs(10);
@@ -47,7 +51,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), String> {
     block_on(async {
         let running = start(&flags).await?;
         if let Some(file) = &flags.write_kubeconfig {
-            write_kubeconfig(file, &running.kubeconfig)?;
+            write_private(file, &running.kubeconfig)?;
         }
         println!("capstan is ready: {} ({})", running.url, running.store);
         running.until_told().await
@@ -77,7 +81,7 @@ impl Running {
 }
 
 /// Writes a file that only its owner reads.
-pub(crate) fn write_kubeconfig(file: &Path, text: &str) -> Result<(), String> {
+pub(crate) fn write_private(file: &Path, text: &str) -> Result<(), String> {
     use std::{io::Write as _, os::unix::fs::OpenOptionsExt as _};
     let fail = |error: std::io::Error| format!("cannot write {}: {error}", file.display());
     if let Some(directory) = file.parent().filter(|directory| !directory.as_os_str().is_empty()) {
@@ -113,6 +117,12 @@ pub(crate) async fn start(flags: &Flags) -> Result<Running, String> {
     if let Some(file) = &flags.client_ca_file {
         client_ca.push_str(&String::from_utf8_lossy(&read(file)?));
     }
+    let admin = admin_token(&cert_dir)?;
+    let mut static_tokens = match &flags.token_auth_file {
+        Some(file) => tokens_of(file)?,
+        None => StaticTokens::default(),
+    };
+    static_tokens.insert(&admin, UserInfo::new(ADMIN, [SYSTEM_MASTERS]));
     let (accounts, issuer, openid) = service_accounts(flags, &pki, SocketAddr::new(advertise, port))?;
     let config = Config {
         clock: Arc::clone(&clock),
@@ -129,7 +139,7 @@ pub(crate) async fn start(flags: &Flags) -> Result<Running, String> {
             api_audiences: issuer.api_audiences.clone(),
             request_headers: request_headers(flags)?,
             client_ca: Some(pool("client-ca-file", client_ca.as_bytes())?),
-            static_tokens: flags.token_auth_file.as_deref().map(static_tokens).transpose()?,
+            static_tokens: Some(static_tokens),
             service_accounts: Some(accounts),
             bootstrap_tokens: flags.bootstrap_tokens,
             anonymous: flags.anonymous_auth,
@@ -151,7 +161,7 @@ pub(crate) async fn start(flags: &Flags) -> Result<Running, String> {
         .map_err(|error| error.to_string())?;
     let host = if flags.bind_address.is_loopback() { flags.bind_address } else { advertise };
     let url = format!("https://{}", SocketAddr::new(host, port));
-    let kubeconfig = pki::kubeconfig("capstan", &url, &pki.ca.own.certificate, "kubernetes-admin", &pki.admin);
+    let kubeconfig = pki::kubeconfig("capstan", &url, &pki.ca.own.certificate, ADMIN, Credential::Token(&admin));
     Ok(Running { handle, server, url, kubeconfig, store: kind })
 }
 
@@ -230,7 +240,24 @@ fn pool(flag: &str, pem: &[u8]) -> Result<CertificatePool, String> {
     CertificatePool::from_pem(pem).map_err(|error| format!("--{flag}: {error}"))
 }
 
-fn static_tokens(file: &Path) -> Result<StaticTokens, String> {
+/// The token of the administrator: made on the first start and kept. A token is what every client can show, and what is
+/// left out of a request by leaving out one header.
+fn admin_token(directory: &Path) -> Result<String, String> {
+    let file = directory.join("admin.token");
+    match fs::read_to_string(&file) {
+        Ok(token) if !token.trim().is_empty() => return Ok(token.trim().to_owned()),
+        Ok(_) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(format!("cannot read {}: {error}", file.display())),
+    }
+    let mut bytes = [0; 32];
+    OsIds.fill(&mut bytes);
+    let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    write_private(&file, &token)?;
+    Ok(token)
+}
+
+fn tokens_of(file: &Path) -> Result<StaticTokens, String> {
     let text = String::from_utf8_lossy(&read(file)?).into_owned();
     StaticTokens::parse(&text).map_err(|error| format!("{}: {error}", file.display()))
 }
@@ -280,7 +307,7 @@ fn service_accounts(
         issuer: issuer.as_str().into(),
         key: Arc::new(key),
         api_audiences: texts(&audiences),
-        max_expiration_seconds: flags.max_token_expiration.map(|duration| seconds(duration)),
+        max_expiration_seconds: flags.max_token_expiration.map(seconds),
         extend_expiration: flags.extend_tokens,
     };
     Ok((ServiceAccountConfig { issuers: texts(&issuers), keys }, token_issuer, openid))

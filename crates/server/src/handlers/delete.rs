@@ -77,7 +77,7 @@ pub(crate) async fn delete_collection(call: &mut Call<'_>) -> Result<Response, S
             _ => {}
         }
     }
-    form.list(&resource, metadata, items, call.now())
+    form.list(&resource, metadata, &items, call.now())
 }
 
 fn delete_options(call: &Call<'_>) -> Result<DeleteOptions, Status> {

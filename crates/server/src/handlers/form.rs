@@ -56,8 +56,8 @@ impl Form {
     ///
     /// # Errors
     /// 406 when there is none that both know, 400 for wrong options of a table.
-    pub(crate) fn negotiate(wishes: Wishes<'_>, tables: bool, watch: bool) -> Result<Form, Status> {
-        let endpoint = Endpoint { protobuf: Protobuf::Yes, serves: Serves::Objects { tables }, streams: tables };
+    pub(crate) fn negotiate(wishes: Wishes<'_>, tables: bool, streams: bool, watch: bool) -> Result<Form, Status> {
+        let endpoint = Endpoint { protobuf: Protobuf::Yes, serves: Serves::Objects { tables }, streams };
         endpoint.check_accept(wishes.accept)?;
         let negotiated =
             if watch { endpoint.negotiate_stream(wishes.accept)? } else { endpoint.negotiate(wishes.accept)? };
@@ -195,16 +195,26 @@ impl Form {
         self,
         resource: &Resource,
         metadata: ListMeta,
-        items: Vec<Arc<Object>>,
+        items: &[Arc<Object>],
         now: Time,
     ) -> Result<Response, Status> {
-        let stored = items;
-        let items = stored.iter().map(|item| in_version(resource, item));
+        let pair = |item: &Arc<Object>| Ok((in_version(resource, item)?, item.json.clone()));
+        let items = items.iter().map(pair).collect::<Result<Vec<_>, Status>>()?;
+        self.list_of(resource, metadata, items, now)
+    }
+
+    /// A list of objects, each in the version asked for and as it is stored.
+    pub(crate) fn list_of(
+        self,
+        resource: &Resource,
+        metadata: ListMeta,
+        items: Vec<(Bytes, Bytes)>,
+        now: Time,
+    ) -> Result<Response, Status> {
         match self.negotiated.transform {
             None | Some(Transform::AggregatedDiscovery) => {
-                let items = items.collect::<Result<Vec<_>, _>>()?;
                 let head = type_head(resource);
-                let items = items.into_iter().map(|json| without_type(json, &head));
+                let items = items.into_iter().map(|(json, _)| without_type(json, &head));
                 let mut slices = VecDeque::new();
                 for part in (List { gvk: resource.list_gvk.clone(), metadata, items }).into_parts() {
                     match part {
@@ -224,7 +234,7 @@ impl Form {
                 Err(not_acceptable(words))
             }
             Some(Transform::PartialObjectMetadataList(_)) => {
-                let items: Vec<_> = stored.iter().map(|item| partial_of(&item.json)).collect();
+                let items: Vec<_> = items.iter().map(|(_, stored)| partial_of(stored)).collect();
                 let none = items.is_empty();
                 let mut out = Vec::new();
                 List { gvk: PARTIAL_OBJECT_METADATA_LIST, metadata, items }.render(&mut out);
@@ -237,9 +247,8 @@ impl Form {
             }
             Some(Transform::Table(_)) => {
                 let mut rows = Vec::with_capacity(items.len());
-                for (json, item) in items.zip(&stored) {
-                    let json = json?;
-                    rows.push(self.row(resource, &live::parse(&json)?, json, &item.json, now));
+                for (json, stored) in items {
+                    rows.push(self.row(resource, &live::parse(&json)?, json, &stored, now));
                 }
                 let table = Table { metadata, column_definitions: Some(column_definitions(resource)), rows };
                 let mut out = Vec::new();

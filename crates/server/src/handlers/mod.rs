@@ -5,6 +5,7 @@
 //! that are more than a part of their object, have a few lines each.
 
 pub(crate) mod call;
+pub(crate) mod components;
 pub(crate) mod connect;
 pub(crate) mod create;
 pub(crate) mod decode;
@@ -47,10 +48,11 @@ pub(crate) async fn dispatch(call: &mut Call<'_>) -> Result<Response, Status> {
     }
     // A part of the path too many or too few is another method's.
     let named = !call.info.name.is_empty();
+    let nowhere = resource.namespaced && call.info.namespace.is_empty();
     let fits = match &*verb {
         "get" | "update" | "patch" | "delete" => named,
-        "create" => named != subresource.is_empty() && !(resource.namespaced && call.info.namespace.is_empty()),
-        "deletecollection" => !named && !(resource.namespaced && call.info.namespace.is_empty()),
+        "create" => named != subresource.is_empty() && !nowhere,
+        "deletecollection" => !named && !nowhere,
         _ => true,
     };
     if !fits || call.method == http::Method::HEAD {
@@ -58,6 +60,7 @@ pub(crate) async fn dispatch(call: &mut Call<'_>) -> Result<Response, Status> {
     }
     match (&*resource.gvr.resource, &*subresource) {
         ("pods", "binding") | ("bindings", "") => return pods::bind(call).await,
+        ("componentstatuses", "") => return components::components(call),
         ("pods", "eviction") => return pods::evict(call).await,
         ("serviceaccounts", "token") => return token::request(call).await,
         (_, "scale") => return scale::dispatch(call, &verb).await,

@@ -37,7 +37,7 @@ pub(crate) async fn list(call: &mut Call<'_>) -> Result<Response, Status> {
     let form = call.form()?;
     let options = list_options(call)?;
     let (metadata, items) = find(call, &options).await?;
-    form.list(&call.resource, metadata, items, call.now())
+    form.list(&call.resource, metadata, &items, call.now())
 }
 
 /// The options of list, watch and deletecollection, with the names that fields are stored under.

@@ -57,7 +57,7 @@ fn get(call: &Call<'_>) -> Result<Response, Status> {
 }
 
 fn columns() -> Vec<TableColumnDefinition> {
-    let types = [("Name", "string"), ("Desired", "integer"), ("Available", "integer"), ("Age", "date")];
+    let types = [("Name", "string"), ("Desired", "integer"), ("Available", "integer"), ("Age", "string")];
     let define = |(name, ty): (&str, &str)| TableColumnDefinition {
         name: name.to_owned(),
         column_type: ty.to_owned(),
@@ -146,7 +146,7 @@ async fn finish(
     call: &mut Call<'_>,
     form: super::form::Form,
     dry_run: bool,
-    make: &mut (dyn FnMut(&mut Call<'_>, Option<&Map>) -> Result<Map, Status> + Send),
+    make: &mut write::Make<'_>,
 ) -> Result<Response, Status> {
     let name = call.info.name.clone();
     let change = Change { name: &name, subresource: "", dry_run, create: false, same_uid: true, make };

@@ -37,7 +37,7 @@ const MIN_DURATION: Duration = Duration::from_secs(1800);
 const LAST_BOOKMARK_BEFORE: Duration = Duration::from_secs(2);
 
 pub(crate) async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
-    let form = Form::negotiate(call.wishes(), true, true)?;
+    let form = Form::negotiate(call.wishes(), true, true, true)?;
     let options = list_options(call)?;
     let stored = call.stored()?;
     let namespace = call.namespace();

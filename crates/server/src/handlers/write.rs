@@ -300,6 +300,9 @@ fn check_escalation(call: &Call<'_>, object: &Map, old: Option<&Map>) -> Result<
     }
 }
 
+/// Makes the new object out of the present one, if there is one.
+pub(crate) type Make<'f> = dyn FnMut(&mut Call<'_>, Option<&Map>) -> Result<Map, Status> + Send + 'f;
+
 /// A write to an object that may exist, in the way of PUT and PATCH.
 pub(crate) struct Change<'f> {
     /// The name of the object.
@@ -313,7 +316,7 @@ pub(crate) struct Change<'f> {
     /// An object with another uid is another object; otherwise its uid is a field that does not change.
     pub(crate) same_uid: bool,
     /// Makes the new object out of the present one.
-    pub(crate) make: &'f mut (dyn FnMut(&mut Call<'_>, Option<&Map>) -> Result<Map, Status> + Send),
+    pub(crate) make: &'f mut Make<'f>,
 }
 
 /// Changes an object, again and again until nobody else did in between.
@@ -392,7 +395,7 @@ pub(crate) async fn change(call: &mut Call<'_>, change: Change<'_>) -> Result<Wr
                 return Ok(Written { json: answer_json(call, object, Some(shown)), created: false });
             }
             Err(Refused::Conflict(conflict)) => {
-                stored.cache.follow(conflict.revision).await.map_err(registry::live::cache_status)?
+                stored.cache.follow(conflict.revision).await.map_err(registry::live::cache_status)?;
             }
             Err(Refused::Status(status)) => return Err(status),
         }
@@ -458,10 +461,9 @@ fn is_finished(new: &Map, old: &Map) -> bool {
     let field = |object: &Map, path: &str| registry::paths::get(object, path).cloned().unwrap_or_default();
     let holds = |path: &str| field(new, path).as_array().is_some_and(|items| !items.is_empty());
     let is_namespace = new.get("kind").and_then(Value::as_str) == Some("Namespace");
-    !holds("metadata.finalizers")
-        && !(is_namespace && holds("spec.finalizers"))
-        && !field(old, "metadata.deletionTimestamp").is_null()
-        && matches!(field(old, "metadata.deletionGracePeriodSeconds"), Value::Null | Value::Int(0))
+    let held = holds("metadata.finalizers") || is_namespace && holds("spec.finalizers");
+    let asked = !field(old, "metadata.deletionTimestamp").is_null();
+    asked && !held && matches!(field(old, "metadata.deletionGracePeriodSeconds"), Value::Null | Value::Int(0))
 }
 
 /// Says the same owner once, and tells who said it twice.

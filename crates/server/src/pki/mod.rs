@@ -21,7 +21,7 @@ pub use files::PkiError;
 pub use issue::{Authority, Certified, IssueError, Request};
 pub(crate) use key::Numbers;
 pub use key::{Algorithm, KeyError, PrivateKey, PublicKey};
-pub use kubeconfig::kubeconfig;
+pub use kubeconfig::{Credential, kubeconfig};
 pub use tls::server_config;
 use x509_parser::{
     extensions::GeneralName,

@@ -339,7 +339,13 @@ fn requests_are_signed() {
 fn kubeconfigs_hold_everything() {
     let directory = Directory::new();
     let pki = directory.open(0, &[]).unwrap();
-    let text = kubeconfig("capstan", "https://127.0.0.1:6443", &pki.ca.own.certificate, "admin", &pki.admin);
+    let text = kubeconfig(
+        "capstan",
+        "https://127.0.0.1:6443",
+        &pki.ca.own.certificate,
+        "admin",
+        Credential::Certificate(&pki.admin),
+    );
     let config = capstan_api::codec::decode(text.as_bytes(), capstan_api::codec::Format::Yaml).unwrap();
     let first = |list: &str, field: &str, key: &str| {
         let one = config.get(list).unwrap().as_array().unwrap()[0].get(field).unwrap().get(key).unwrap();

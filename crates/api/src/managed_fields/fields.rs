@@ -1,0 +1,130 @@
+//! Which fields an object has, and what the schema says about a set of them.
+
+use std::collections::BTreeMap;
+
+use super::{
+    FieldSet, PathElement,
+    set::Node,
+    types::{Relation, Shape, Ty},
+};
+use crate::{Map, Value};
+
+/// All fields that an object has: leaves, elements of lists, and keys of maps.
+///
+/// # Errors
+/// If an element of a list cannot be told from the others.
+pub(super) fn field_set(ty: Ty<'_>, object: &Value) -> Result<FieldSet, String> {
+    walk(ty, object, 0).map(|(_, set)| set)
+}
+
+/// Whether the value itself is a field of its own, and the fields in it.
+fn walk(ty: Ty<'_>, value: &Value, depth: usize) -> Result<(bool, FieldSet), String> {
+    let mut set = FieldSet::new();
+    match (ty.shape(Some(value), depth), value) {
+        (Shape::Scalar(_), _) => return Ok((true, set)),
+        (Shape::Map(fields), _) if fields.atomic => return Ok((true, set)),
+        (Shape::List(list), _) if matches!(list.relation, Relation::Atomic) => return Ok((true, set)),
+        (Shape::Map(fields), Value::Object(map)) => {
+            set.nodes.reserve(map.len());
+            let mut from = 0;
+            for (key, value) in map.entries() {
+                let (ty, known) = fields.at_from(&mut from, key).unwrap_or((Ty::Deduced, false));
+                let (leaf, below) = walk(ty, value, depth + 1)?;
+                let empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
+                set.push(|| PathElement::Field(key.clone()), leaf || empty || !known, below);
+            }
+        }
+        (Shape::List(list), Value::Array(items)) => {
+            let mut seen: BTreeMap<PathElement, Option<&Value>> = BTreeMap::new();
+            for item in items.iter() {
+                let element = list.path_element(item)?;
+                // What cannot be told apart is one value.
+                seen.entry(element).and_modify(|item| *item = None).or_insert(Some(item));
+            }
+            for (element, item) in seen {
+                let below = match item {
+                    Some(item) => walk(list.element, item, depth + 1)?.1,
+                    None => FieldSet::new(),
+                };
+                set.push(|| element, true, below);
+            }
+        }
+        _ => {}
+    }
+    Ok((false, set))
+}
+
+/// Adds the known fields that something in the set is below of. What is not a known field, a key of a map or an element
+/// of a list, is not added: it can be there without being owned.
+pub(super) fn ensure_named(set: &mut FieldSet, ty: Option<Ty<'_>>, depth: usize) {
+    let shape = |value| ty.map(|ty| ty.shape(Some(value), depth));
+    let map = match shape(&EMPTY_MAP) {
+        Some(Shape::Map(fields)) => Some(fields),
+        _ => None,
+    };
+    let list = match shape(&EMPTY_LIST) {
+        Some(Shape::List(list)) => Some(list),
+        _ => None,
+    };
+    for Node { element, member, children } in &mut set.nodes {
+        if children.is_empty() {
+            continue;
+        }
+        let below = match (&*element, &map, &list) {
+            (PathElement::Field(name), Some(fields), _) => {
+                let field = fields.field(name);
+                *member |= field.is_some();
+                field.or(fields.element)
+            }
+            (PathElement::Key(_), _, Some(list)) => Some(list.element),
+            _ => None,
+        };
+        ensure_named(children, below, depth + 1);
+    }
+}
+
+static EMPTY_MAP: Value = Value::Object(Map::new());
+static EMPTY_LIST: Value = Value::Array(crate::Array::new());
+
+/// Fits a set to the schema: where something has become one value since the set was written, whoever owned a part of it
+/// owns it all.
+pub(super) fn reconcile(set: &mut FieldSet, ty: Ty<'_>) {
+    walk_set(set, ty, 0);
+}
+
+fn walk_set(set: &mut FieldSet, ty: Ty<'_>, depth: usize) {
+    match ty.shape(None, depth) {
+        Shape::Map(fields) if !fields.is_deduced() => {
+            let mut from = 0;
+            for node in &mut set.nodes {
+                let ty = match &node.element {
+                    PathElement::Field(_) if node.children.is_empty() => continue,
+                    PathElement::Field(name) => fields.at_from(&mut from, name).map(|(ty, _)| ty),
+                    _ => fields.element,
+                };
+                if let Some(ty) = ty {
+                    fit(node, ty, depth + 1);
+                }
+            }
+        }
+        Shape::List(list) => set.nodes.iter_mut().for_each(|node| fit(node, list.element, depth + 1)),
+        Shape::Map(_) | Shape::Scalar(_) => {}
+    }
+}
+
+fn fit(node: &mut Node, ty: Ty<'_>, depth: usize) {
+    if node.children.is_empty() {
+        return;
+    }
+    let atomic = match ty.shape(None, depth) {
+        Shape::Map(fields) => fields.atomic && !fields.is_deduced(),
+        Shape::List(list) => matches!(list.relation, Relation::Atomic),
+        Shape::Scalar(_) => false,
+    };
+    if atomic {
+        node.member = true;
+        node.children = FieldSet::new();
+    } else {
+        walk_set(&mut node.children, ty, depth);
+    }
+}
