@@ -2,6 +2,7 @@
 
     # words for the reader
     % differs: why            the next command is known to answer otherwise on ours; an error once it does not
+    % client: v1.36           older clients answer the next command in other words, and are not compared
     $ kubectl get pods        a command for bash; `> ` lines continue it
     | NAME  READY             its output
     ! Error from server …     its words on standard error
@@ -51,9 +52,11 @@ class Case:
     stderr: list
     code: int = 0
     differs: str = ""
+    client: str = ""
 
     def text(self):
-        lines = [*self.comments, *([f"% differs: {self.differs}"] if self.differs else [])]
+        marks = [("differs", self.differs), ("client", self.client)]
+        lines = [*self.comments, *(f"% {mark}: {value}" for mark, value in marks if value)]
         lines += [("$ " if at == 0 else "> ") + line for at, line in enumerate(self.command)]
         return "\n".join(lines + self.answer())
 
@@ -63,16 +66,17 @@ class Case:
 
 
 def parse(text):
-    cases, comments, differs = [], [], ""
+    cases, comments, marks = [], [], {}
     for number, line in enumerate(text.splitlines(), 1):
         mark, rest = line[:1], line[2:]
         if mark == "$":
-            cases.append(Case(comments, [rest], [], [], 0, differs))
-            comments, differs = [], ""
+            cases.append(Case(comments, [rest], [], [], **marks))
+            comments, marks = [], {}
         elif mark in ("#", ""):
             comments.append(line)
         elif mark == "%":
-            differs = rest.partition(": ")[2]
+            mark, _, value = rest.partition(": ")
+            marks[mark] = value
         elif mark == ">":
             cases[-1].command.append(rest)
         elif mark == "|":
@@ -102,14 +106,16 @@ def ask(case, environment, cwd):
         os.killpg(process.pid, signal.SIGKILL)
         stdout, stderr = process.communicate()
         stderr += f"\nnot within {TIMEOUT} s"
-    return Case(case.comments, case.command, normalise(stdout), normalise(stderr), process.returncode, case.differs)
+    answer = {"stdout": normalise(stdout), "stderr": normalise(stderr), "code": process.returncode}
+    return dataclasses.replace(case, **answer)
 
 
 def run_all(report, folder, kubectl, kubeconfig, directory, ours, record, only):
-    scratch, home = directory / "scratch", directory / "home"
-    bin_dir = directory / "bin"
+    told = subprocess.run([kubectl, "version", "--client"], capture_output=True, text=True, check=True).stdout
+    version = re.search(r"v1\.\d+", told)[0]
+    scratch, home, bin_dir = directory / "scratch", directory / "home", directory / "bin"
     for new in (scratch, home, bin_dir):
-        new.mkdir(exist_ok=True)
+        new.mkdir()
     (bin_dir / "kubectl").symlink_to(kubectl)
     environment = {
         "PATH": f"{bin_dir}:{os.environ['PATH']}", "HOME": str(home), "KUBECONFIG": str(scratch / "kubeconfig"),
@@ -121,13 +127,17 @@ def run_all(report, folder, kubectl, kubeconfig, directory, ours, record, only):
         if only and path.stem not in only:
             continue
         cases, rest = parse(path.read_text())
-        answers = [check(report, path.stem, case, ask(case, environment, folder), ours, record) for case in cases]
+        answers = []
+        for case in cases:
+            answers.append(ask(case, environment, folder))
+            if not case.client or case.client == version:
+                check(report, f"kubectl {version} {path.stem}", case, answers[-1], ours, record)
         if record:
             path.write_text("\n".join([*(answer.text() for answer in answers), *rest]) + "\n")
 
 
 def check(report, name, expected, got, ours, record):
-    title = f"kubectl {name}: {expected.command[0]}"
+    title = f"{name}: {expected.command[0]}"
     wanted, answer = expected.answer(), got.answer()
     same = wanted == answer
     if record:
@@ -137,9 +147,5 @@ def check(report, name, expected, got, ours, record):
     elif ours and expected.differs:
         report.check(f"{title} (known to differ: {expected.differs})")
     else:
-        report.check(title, None if same else "\n".join(difference(wanted, answer)))
-    return got
-
-
-def difference(wanted, answer):
-    return list(difflib.unified_diff(wanted, answer, "upstream", "this server", lineterm="", n=2))
+        difference = difflib.unified_diff(wanted, answer, "upstream", "this server", lineterm="", n=2)
+        report.check(title, None if same else "\n".join(difference))

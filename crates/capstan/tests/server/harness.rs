@@ -157,7 +157,7 @@ impl Answer {
 
 /// A string below an object.
 pub(crate) fn text<'a>(value: &'a Value, path: &[&str]) -> &'a str {
-    let found = path.iter().try_fold(value, |value, name| value.get(*name));
+    let found = path.iter().try_fold(value, |value, name| value.get(name));
     found.and_then(Value::as_str).unwrap_or_default()
 }
 
