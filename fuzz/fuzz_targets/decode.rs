@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use capstan_api::{builtin, json, GroupVersionKind};
+use capstan_api::{GroupVersionKind, builtin, json};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let pod = GroupVersionKind::from_static("", "v1", "Pod");

@@ -2,7 +2,10 @@
 
 #![no_main]
 
-use capstan_api::{GroupVersionKind, Value, builtin, json, patch::{json_patch::JsonPatch, merge, strategic}};
+use capstan_api::{
+    GroupVersionKind, Value, builtin, json,
+    patch::{json_patch::JsonPatch, merge, strategic},
+};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Ok(Value::Array(parts)) = json::parse(data) else { return };

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use capstan_api::{selector::{FieldSelector, LabelSelector, Selector}};
+use capstan_api::selector::{FieldSelector, LabelSelector, Selector};
 
 libfuzzer_sys::fuzz_target!(|data: &str| {
     if let Ok(selector) = data.parse::<Selector>() {

@@ -2,7 +2,10 @@
 
 #![no_main]
 
-use capstan_api::{Value, json, schema::{default, prune, structural, validate}};
+use capstan_api::{
+    Value, json,
+    schema::{default, prune, structural, validate},
+};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Ok(Value::Array(parts)) = json::parse(data) else { return };

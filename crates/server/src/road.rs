@@ -2,19 +2,21 @@
 
 use std::{sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use capstan_api::{
-    GroupVersionResource, Status,
+    GroupVersionResource, Status, Value, json,
     selector::{FieldSelector, Selector},
     status::{FAILURE, StatusReason},
 };
-use http::{HeaderName, HeaderValue, StatusCode, header, request::Parts};
+use http::{HeaderValue, StatusCode, header, request::Parts};
 
 use crate::{
+    audit::{self, AUDIT_ID, Stage, audit_id},
     authentication::{
         JWKS_CONTENT_TYPE, JWKS_PATH, MAX_AGE_SECONDS, OPENID_CONFIG_PATH, OpenIdDocuments, PeerCertificates,
         unauthorized,
     },
-    authorization::{Attributes, Authorizer as _, SYSTEM_MASTERS, UserInfo, forbidden},
+    authorization::{Attributes, Authorizer as _, Decision, SYSTEM_MASTERS, UserInfo, forbidden},
     handlers::{
         self,
         call::{Call, header, wishes},
@@ -28,7 +30,7 @@ use crate::{
         negotiate::{Protobuf, Serves, check_route},
     },
     serve::{
-        Load, ShutdownSignal, catch_panic, gzip, limits::REQUEST_TIMEOUT, plain_text, read_body, websocket,
+        Load, PeerInfo, ShutdownSignal, catch_panic, gzip, limits::REQUEST_TIMEOUT, plain_text, read_body, websocket,
         with_timeout,
     },
     server::Inner,
@@ -42,19 +44,14 @@ pub struct InProcessUser(pub UserInfo);
 /// Answers a request. Whatever goes wrong on the way, there is an answer.
 pub(crate) async fn answer_request(server: &Arc<Inner>, request: Request) -> Response {
     let (mut parts, body) = request.into_parts();
-    let audit_id = match header(&parts.headers, HeaderName::from_static("audit-id")) {
-        "" => server.registry.ids.uid(),
-        given => given.to_owned(),
-    };
-    let mut response = catch_panic(walk(server, &mut parts, body)).await;
-    if let Ok(id) = HeaderValue::from_str(&audit_id) {
-        response.headers_mut().insert("audit-id", id);
-    }
+    let id = audit_id(&parts.headers, &*server.registry.ids);
+    let mut response = catch_panic(walk(server, &mut parts, body, &id)).await;
+    response.headers_mut().insert(AUDIT_ID, id);
     gzip(&parts.headers, response)
 }
 
 /// From the outside in: request info, authentication, impersonation, limits, authorization, and the handler.
-async fn walk(server: &Arc<Inner>, parts: &mut Parts, body: Body) -> Response {
+async fn walk(server: &Arc<Inner>, parts: &mut Parts, body: Body, id: &HeaderValue) -> Response {
     let target = parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str).to_owned();
     let url = match Url::parse(&target) {
         Ok(url) => url,
@@ -75,11 +72,16 @@ async fn walk(server: &Arc<Inner>, parts: &mut Parts, body: Body) -> Response {
     };
     let selectors = Selectors::of(&info);
     let attributes = attributes(&info, &user, &selectors);
+    let mut record = match Record::begin(server, parts, &attributes, &target, id) {
+        Ok(record) => record,
+        Err(status) => return fail(parts, &status),
+    };
     let flow = server.flow_control.classify(&attributes);
     let mut decision = server.open_paths.authorize(&attributes);
     if !decision.is_allowed() {
         decision = server.authorizer.authorize(&attributes);
     }
+    record.decided(&decision);
     let permit = server.in_flight.enter(load, user.in_group(SYSTEM_MASTERS));
     let mut response = match permit {
         Err(refused) => refused,
@@ -94,6 +96,7 @@ async fn walk(server: &Arc<Inner>, parts: &mut Parts, body: Body) -> Response {
             }
         }
     };
+    record.answered(server, &mut response, load);
     if let Some(flow) = flow {
         flow.write(response.headers_mut());
     }
@@ -106,6 +109,61 @@ async fn walk(server: &Arc<Inner>, parts: &mut Parts, body: Body) -> Response {
         server.metrics.requests.record(&labels, response.status(), size, took, Duration::ZERO);
     }
     response
+}
+
+/// What audit has to say of a request; nothing unless there is a policy that asks for it.
+#[derive(Default)]
+struct Record(Option<audit::Event>);
+
+/// The body of a request, kept for audit.
+#[derive(Clone)]
+struct SentBody(Bytes);
+
+impl Record {
+    fn begin(
+        server: &Inner,
+        parts: &Parts,
+        attributes: &Attributes<'_>,
+        uri: &str,
+        id: &HeaderValue,
+    ) -> Result<Self, Status> {
+        let Some(audit) = &server.audit else { return Ok(Record(None)) };
+        let peer = parts.extensions.get::<PeerInfo>().map(|peer| peer.address.ip());
+        let request = audit::Request {
+            id,
+            uri,
+            source_ips: &audit::source_ips(&parts.headers, peer),
+            user_agent: &audit::user_agent(&parts.headers),
+            received: server.registry.now(),
+            attributes,
+        };
+        let Some(mut event) = audit.begin(&request) else { return Ok(Record(None)) };
+        audit.write(&mut event, Stage::RequestReceived).map_err(Status::internal_error)?;
+        Ok(Record(Some(event)))
+    }
+
+    fn decided(&mut self, decision: &Decision) {
+        if let Some(event) = &mut self.0 {
+            event.decision(decision.is_allowed(), decision.reason());
+        }
+    }
+
+    /// Writes down how it went. It is too late to refuse the request if that fails.
+    fn answered(&mut self, server: &Inner, response: &mut Response, load: Load) {
+        let (Some(event), Some(audit)) = (&mut self.0, &server.audit) else { return };
+        if let Some(SentBody(body)) = response.extensions_mut().remove::<SentBody>() {
+            match json::parse(&body) {
+                Ok(Value::Object(object)) => event.request_object(&object, || body.to_vec()),
+                _ => event.request_patch(&body),
+            }
+        }
+        event.code(response.status().as_u16());
+        if let Body::Slices(slices) = response.body() {
+            event.response_object(|| slices.iter().flat_map(|slice| slice.iter().copied()).collect());
+        }
+        let streams = load == Load::LongRunning && response.status().is_success();
+        let _ = audit.write(event, if streams { Stage::ResponseStarted } else { Stage::ResponseComplete });
+    }
 }
 
 /// Marks an answer about something that is not served: it is not counted.
@@ -208,6 +266,7 @@ impl Asked<'_> {
             Err(status) => return fail(&status),
         };
         let method = parts.method.clone();
+        let sent = (server.audit.is_some() && !body.is_empty()).then(|| SentBody(body.clone()));
         let mut call = Call {
             server,
             info,
@@ -232,6 +291,9 @@ impl Asked<'_> {
         let mut told = Warnings::default();
         call.warnings.iter().for_each(|warning| told.add(warning));
         told.write(response.headers_mut());
+        if let Some(sent) = sent {
+            response.extensions_mut().insert(sent);
+        }
         response
     }
 }

@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use crate::{
     admission::{self, ChoiceError},
     allocation::{self, Allocator},
+    audit::{self, Audit},
     authentication::{self, Authenticator, OpenIdDocuments, TokenIssuer},
     authorization::{AlwaysAllowPaths, Attributes, Authorizer, Chain, Decision, NodeAuthorizer, Rbac, RbacAuthorizer},
     cache::CacheError,
@@ -79,6 +80,8 @@ pub struct Config {
     pub disable_admission: Vec<String>,
     /// The certificates of client authorities as PEM, for those who extend this server.
     pub client_ca: String,
+    /// What is recorded of requests, and where that goes.
+    pub audit: Option<(audit::Policy, Box<dyn audit::Sink>)>,
 }
 
 impl Default for Config {
@@ -102,6 +105,7 @@ impl Default for Config {
             enable_admission: Vec::new(),
             disable_admission: Vec::new(),
             client_ca: String::new(),
+            audit: None,
         }
     }
 }
@@ -125,6 +129,7 @@ pub(crate) struct Inner {
     pub(crate) flow_control: Arc<FlowControl>,
     pub(crate) health: Health,
     pub(crate) metrics: Metrics,
+    pub(crate) audit: Option<Audit>,
 }
 
 /// A Kubernetes API server, in this process. Sockets are one way to reach it, calling it is another.
@@ -183,6 +188,8 @@ impl Server {
         });
         let objects = Arc::clone(&registry) as Arc<dyn crate::objects::Objects>;
         let authentication = std::mem::take(&mut config.authentication);
+        let metrics = Metrics::new(start_time);
+        let audit = config.audit.take().map(|(policy, sink)| Audit::new(policy, sink, Arc::clone(&clock), &metrics));
         let inner = Inner {
             authenticator: Authenticator::new(authentication, objects, clock),
             token_issuer: config.token_issuer.take(),
@@ -199,7 +206,8 @@ impl Server {
             allocator,
             flow_control,
             health,
-            metrics: Metrics::new(start_time),
+            metrics,
+            audit,
         };
         Ok(Server { inner: Arc::new(inner), _tasks: Arc::new(tasks) })
     }

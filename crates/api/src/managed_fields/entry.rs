@@ -54,7 +54,7 @@ impl std::error::Error for EntriesError {}
 
 impl ManagedFieldsEntry {
     /// Whether both are of the same manager: those who apply are the same in all versions.
-    pub(super) fn is_same(&self, other: &Self) -> bool {
+    pub fn is_same(&self, other: &Self) -> bool {
         self.manager == other.manager
             && self.operation == other.operation
             && self.subresource == other.subresource

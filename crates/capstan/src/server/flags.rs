@@ -52,6 +52,11 @@ pub(crate) struct Flags {
     pub(crate) etcd_cert: Option<PathBuf>,
     pub(crate) etcd_key: Option<PathBuf>,
     pub(crate) event_ttl: Duration,
+    pub(crate) audit_policy: Option<PathBuf>,
+    pub(crate) audit_log: Option<PathBuf>,
+    pub(crate) audit_max_age: u64,
+    pub(crate) audit_max_backup: usize,
+    pub(crate) audit_max_size: u64,
 }
 
 impl Default for Flags {
@@ -93,6 +98,11 @@ impl Default for Flags {
             etcd_cert: None,
             etcd_key: None,
             event_ttl: "1h".parse().expect("it is a duration"),
+            audit_policy: None,
+            audit_log: None,
+            audit_max_age: 0,
+            audit_max_backup: 0,
+            audit_max_size: 0,
         }
     }
 }
@@ -160,6 +170,9 @@ pub(crate) const HELP: &str = "\
   --enable-admission-plugins NAMES, --disable-admission-plugins NAMES
   --etcd-servers URLS, --etcd-cafile FILE, --etcd-certfile FILE, --etcd-keyfile FILE
   --event-ttl DURATION                    how long Events are kept (1h)
+  --audit-policy-file FILE                what is recorded of requests
+  --audit-log-path FILE                   where that goes; - is the standard output
+  --audit-log-maxage DAYS, --audit-log-maxbackup COUNT, --audit-log-maxsize MEGABYTES
 ";
 
 fn list(value: &str) -> Vec<String> {
@@ -254,6 +267,11 @@ impl Flags {
             "etcd-keyfile" => self.etcd_key = path(),
             "etcd-prefix" if value.trim_matches('/') == "registry" => {}
             "etcd-prefix" => return Err("--etcd-prefix can only be /registry".to_owned()),
+            "audit-policy-file" => self.audit_policy = path(),
+            "audit-log-path" => self.audit_log = path(),
+            "audit-log-maxage" => self.audit_max_age = parsed(name, value)?,
+            "audit-log-maxbackup" => self.audit_max_backup = parsed(name, value)?,
+            "audit-log-maxsize" => self.audit_max_size = parsed(name, value)?,
             "event-ttl" => self.event_ttl = parsed(name, value)?,
             _ if TAKEN.contains(&name) => {}
             _ => return Err(format!("unknown flag: --{name}")),

@@ -13,6 +13,7 @@ use std::{
 use capstan_clock::{Ids as _, OsIds, RealClock, SharedClock};
 use capstan_server::{
     Config, Server, allocation,
+    audit::{LogConfig, LogFile, Policy, Sink},
     authentication::{
         self, CertificatePool, HeaderNames, JWKS_PATH, OpenIdDocuments, RequestHeaders, ServiceAccountConfig,
         StaticTokens, TokenIssuer,
@@ -150,6 +151,7 @@ pub(crate) async fn start(flags: &Flags) -> Result<Running, String> {
         enable_admission: flags.enable_admission.clone(),
         disable_admission: flags.disable_admission.clone(),
         client_ca,
+        audit: audit_of(flags, &clock)?,
         ..Config::default()
     };
     let server = Server::start(store, config).await.map_err(|error| error.to_string())?;
@@ -274,6 +276,20 @@ fn request_headers(flags: &Flags) -> Result<Option<RequestHeaders>, String> {
             extra_prefix: flags.extra_headers.clone(),
         },
     }))
+}
+
+/// What is recorded of requests, and where.
+fn audit_of(flags: &Flags, clock: &SharedClock) -> Result<Option<(Policy, Box<dyn Sink>)>, String> {
+    let (Some(policy), Some(path)) = (&flags.audit_policy, &flags.audit_log) else { return Ok(None) };
+    let parsed = Policy::parse(&read(policy)?).map_err(|error| format!("{}: {error}", policy.display()))?;
+    let config = LogConfig {
+        path: path.clone(),
+        max_age: flags.audit_max_age,
+        max_backup: flags.audit_max_backup,
+        max_size: flags.audit_max_size,
+    };
+    let log = LogFile::open(config, Arc::clone(clock)).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(Some((parsed, Box::new(log))))
 }
 
 fn seconds(duration: capstan_api::Duration) -> i64 {

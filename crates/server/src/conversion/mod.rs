@@ -40,6 +40,14 @@ pub fn needs_conversion(gvk: &GroupVersionKind) -> bool {
     find(gvk).is_some()
 }
 
+/// Whether a stored kind is served in other versions too.
+#[must_use]
+pub fn has_versions(stored: &GroupVersionKind) -> bool {
+    ROWS.iter().any(|(_, _, kind, (group, version), ..)| {
+        (*kind, *group, *version) == (stored.kind.as_str(), stored.group.as_str(), stored.version.as_str())
+    })
+}
+
 /// The group and version in which a built-in resource is stored; nothing if it is not built in.
 #[must_use]
 pub fn storage_version(resource: &GroupResource) -> Option<GroupVersion> {

@@ -6,7 +6,7 @@ use capstan_api::Status;
 
 use super::{
     call::{Admitted, Call, meta, metadata_mut},
-    decode, write,
+    decode, managed, write,
 };
 use crate::{http::Response, request::WriteOptions};
 
@@ -29,6 +29,8 @@ pub(crate) async fn create(call: &mut Call<'_>) -> Result<Response, Status> {
         return Err(write::as_it_is("resourceVersion should not be set on objects to be created"));
     }
     write::dedup_owners(call, &mut object, false);
+    managed::keep_clearing(&call.body, &mut object);
+    managed::track(call, None, &mut object, &options.field_manager);
     let name = meta(&object, "name").to_owned();
     call.admit(Admitted::create(&name, &mut object, options.dry_run))?;
     write::dedup_owners(call, &mut object, true);

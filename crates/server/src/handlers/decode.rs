@@ -134,8 +134,22 @@ pub(crate) fn finish(mut value: Value, gvk: &GroupVersionKind, schema: &Schema) 
     if !matches!(value, Value::Object(_)) {
         value = Value::from(Map::new());
     }
+    let is_empty = |value: &Value| value.as_array().is_some_and(|items| items.is_empty());
+    let empty: Vec<Str> = value
+        .as_object()
+        .into_iter()
+        .flat_map(Map::iter)
+        .filter(|(_, value)| is_empty(value))
+        .map(|(key, _)| Str::from(key))
+        .collect();
     builtin::default(schema, &mut value);
     let Value::Object(mut object) = value else { return Map::new() };
+    // A list that was sent empty is one, until it is stored.
+    for key in empty {
+        if object.get(&key).is_some_and(Value::is_null) {
+            object.insert(key, Vec::<Value>::new());
+        }
+    }
     object.insert("kind", Str::from(gvk.kind.as_str()));
     object.insert("apiVersion", gvk.api_version());
     if gvk.kind == *"Secret" && gvk.group.is_empty() {

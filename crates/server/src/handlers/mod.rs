@@ -11,6 +11,7 @@ pub(crate) mod create;
 pub(crate) mod decode;
 pub(crate) mod delete;
 pub(crate) mod form;
+pub(crate) mod managed;
 pub(crate) mod patch;
 pub(crate) mod pods;
 pub(crate) mod read;

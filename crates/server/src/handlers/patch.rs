@@ -15,6 +15,8 @@ use capstan_api::{
 use super::{
     call::{Call, ensure_namespace},
     decode,
+    form::Form,
+    managed,
     update::{admitted, check_object_name},
     write::{self, Change},
 };
@@ -35,7 +37,11 @@ pub(crate) async fn patch(call: &mut Call<'_>) -> Result<Response, Status> {
     let form = call.form()?;
     let name = call.info.name.clone();
     check_name(call.resource.namespaced, call.namespace(), &name)?;
-    let options = PatchOptions::parse(call.query, patch_type)?.write;
+    let options = PatchOptions::parse(call.query, patch_type)?;
+    if patch_type == PatchType::Apply {
+        return apply_configuration(call, form, &name, &options).await;
+    }
+    let options = options.write;
     let resource = Arc::clone(&call.resource);
     let validation = options.field_validation;
     let (patch, duplicates) = read(&call.body, patch_type, validation)?;
@@ -46,6 +52,7 @@ pub(crate) async fn patch(call: &mut Call<'_>) -> Result<Response, Status> {
         let Some(old) = old else { return Err(super::read::not_found(&call.resource, &name)) };
         let kind = (&resource.gvk, &resource.schema);
         let mut object = apply(&patch, old, duplicates.clone(), validation, kind, &mut call.warnings)?;
+        managed::track(call, Some(old), &mut object, &options.field_manager);
         ensure_namespace(call.namespace(), &mut object)?;
         check_object_name(&object, &name)?;
         admitted(call, object, Some(old), &name, options.dry_run)
@@ -55,6 +62,70 @@ pub(crate) async fn patch(call: &mut Call<'_>) -> Result<Response, Status> {
         subresource: &call.info.subresource.clone(),
         dry_run: options.dry_run,
         create: false,
+        same_uid: false,
+        make: &mut make,
+    };
+    let written = write::change(call, change).await?;
+    form.object(&resource, if written.created { 201 } else { 200 }, written.json, call.now())
+}
+
+/// Server-side apply: the fields that one manager wants, merged with those of others.
+async fn apply_configuration(
+    call: &mut Call<'_>,
+    form: Form,
+    name: &str,
+    options: &PatchOptions,
+) -> Result<Response, Status> {
+    let resource = Arc::clone(&call.resource);
+    let (value, duplicates) = codec::decode_strict(&call.body, Format::Yaml)
+        .map_err(|error| Status::bad_request(format!("error decoding YAML: {error}")))?;
+    let config = match value {
+        Value::Object(config) => config,
+        Value::Null => Map::new(),
+        other => {
+            let what = other.type_name();
+            let words = "json: cannot unmarshal";
+            return Err(Status::bad_request(format!(
+                "error decoding YAML: error unmarshaling JSON: while decoding JSON: {words} {what} into Go value of type map[string]interface {{}}"
+            )));
+        }
+    };
+    let write = &options.write;
+    let before = call.warnings.len();
+    let mut make = |call: &mut Call<'_>, old: Option<&Map>| {
+        call.warnings.truncate(before);
+        let force = options.force.unwrap_or_default();
+        let applied = managed::apply(call, old, config.clone(), &write.field_manager, force)?;
+        match write.field_validation {
+            FieldValidation::Strict => duplicates.clone().into_result().map_err(|error| {
+                let text = error.to_string();
+                let text = text.strip_prefix("strict decoding error: ").unwrap_or(&text);
+                Status::bad_request(format!("error strict decoding YAML: {text}"))
+            })?,
+            _ => drop(decode::strict(duplicates.clone(), write.field_validation, &mut call.warnings)),
+        }
+        let entries = applied.get("metadata").and_then(|metadata| metadata.get("managedFields")).cloned();
+        let text = json::to_string(&Value::Object(applied));
+        let decoded = resource.schema.decode(text.as_bytes()).map_err(|error| write::as_it_is(error.to_string()))?;
+        let mut object = decode::finish(decoded.value, &resource.gvk, &resource.schema);
+        if let Some(entries) = entries {
+            super::call::metadata_mut(&mut object).insert("managedFields", entries);
+        }
+        let uid = super::call::meta(&object, "uid");
+        if old.is_none() && !uid.is_empty() {
+            let words =
+                format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+            return Err(Status::conflict(&resource.gvr.group_resource(), name, words));
+        }
+        ensure_namespace(call.namespace(), &mut object)?;
+        check_object_name(&object, name)?;
+        admitted(call, object, old, name, write.dry_run)
+    };
+    let change = Change {
+        name,
+        subresource: &call.info.subresource.clone(),
+        dry_run: write.dry_run,
+        create: call.info.subresource.is_empty(),
         same_uid: false,
         make: &mut make,
     };

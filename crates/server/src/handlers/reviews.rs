@@ -9,7 +9,7 @@ use capstan_api::{
 
 use super::{
     call::{Admitted, Call},
-    decode,
+    decode, managed,
 };
 use crate::{
     authentication::{self_subject_review, token_review},
@@ -30,6 +30,7 @@ pub(crate) async fn review(call: &mut Call<'_>) -> Result<Response, Status> {
     let mut object =
         decode::object(&call.body, content_type, gvk, schema, options.field_validation, &mut call.warnings)?;
     super::call::ensure_namespace(call.namespace(), &mut object)?;
+    managed::track(call, None, &mut object, &options.field_manager);
     call.admit(Admitted::create("", &mut object, options.dry_run))?;
     let errors = validation::validate_create(gvk, &object);
     if !errors.is_empty() {

@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use capstan_api::{
     GroupVersionKind, Map, Status, Time, Value, builtin,
+    codec::{self, Format},
     field::{Error, Path},
+    managed_fields::{ApplyError, write_entries},
     schema::Schema,
     table::TableColumnDefinition,
 };
 
 use super::{
     call::{Admitted, Call, ensure_namespace, meta},
-    decode, patch,
+    decode, managed, patch,
     read::not_found,
     update::check_object_name,
     write::{self, Change, Current},
@@ -25,7 +27,7 @@ use crate::{
     request::{PatchOptions, PatchType, WriteOptions, info::check_name},
 };
 
-const SCALE: GroupVersionKind = GroupVersionKind::from_static("autoscaling", "v1", "Scale");
+pub(crate) const SCALE: GroupVersionKind = GroupVersionKind::from_static("autoscaling", "v1", "Scale");
 
 fn schema() -> Result<Schema, Status> {
     builtin::schema(&SCALE).ok_or_else(|| Status::internal_error("Scale has no schema"))
@@ -85,14 +87,28 @@ async fn update(call: &mut Call<'_>) -> Result<Response, Status> {
     let mut sent = decode::object(&call.body, content_type, &SCALE, &schema()?, validation, &mut call.warnings)?;
     ensure_namespace(call.namespace(), &mut sent)?;
     check_object_name(&sent, &call.info.name)?;
-    let mut make = |call: &mut Call<'_>, old: Option<&Map>| scaled(call, sent.clone(), old, options.dry_run);
+    let mut make = |call: &mut Call<'_>, old: Option<&Map>| {
+        scaled(call, sent.clone(), old, options.dry_run, By::Update(&options.field_manager))
+    };
     finish(call, form, options.dry_run, &mut make).await
 }
 
 async fn patch(call: &mut Call<'_>) -> Result<Response, Status> {
     let patch_type = PatchType::parse(call.header(http::header::CONTENT_TYPE))?;
     let form = call.form()?;
-    let options = PatchOptions::parse(call.query, patch_type)?.write;
+    let options = PatchOptions::parse(call.query, patch_type)?;
+    if patch_type == PatchType::Apply {
+        let (value, _) = codec::decode_strict(&call.body, Format::Yaml)
+            .map_err(|error| Status::bad_request(format!("error decoding YAML: {error}")))?;
+        let Value::Object(config) = value else {
+            return Err(Status::bad_request("error decoding YAML: not an object"));
+        };
+        let by = By::Apply(&options.write.field_manager, options.force.unwrap_or_default());
+        let dry_run = options.write.dry_run;
+        let mut make = |call: &mut Call<'_>, old: Option<&Map>| scaled(call, config.clone(), old, dry_run, by);
+        return finish(call, form, dry_run, &mut make).await;
+    }
+    let options = options.write;
     let (patch, duplicates) = patch::read(&call.body, patch_type, options.field_validation)?;
     let schema = schema()?;
     let before = call.warnings.len();
@@ -105,16 +121,35 @@ async fn patch(call: &mut Call<'_>) -> Result<Response, Status> {
             patch::apply(&patch, &read(object)?, duplicates, validation, (&SCALE, &schema), &mut call.warnings)?;
         ensure_namespace(call.namespace(), &mut sent)?;
         check_object_name(&sent, &call.info.name)?;
-        scaled(call, sent, old, options.dry_run)
+        scaled(call, sent, old, options.dry_run, By::Update(&options.field_manager))
     };
     finish(call, form, options.dry_run, &mut make).await
 }
 
+/// How a Scale is written, and by whom.
+#[derive(Clone, Copy)]
+enum By<'a> {
+    Update(&'a str),
+    Apply(&'a str, bool),
+}
+
 /// The object with as many replicas as the Scale says.
-fn scaled(call: &mut Call<'_>, mut sent: Map, old: Option<&Map>, dry_run: bool) -> Result<Map, Status> {
+fn scaled(call: &mut Call<'_>, mut sent: Map, old: Option<&Map>, dry_run: bool, by: By<'_>) -> Result<Map, Status> {
     let name = call.info.name.clone();
     let Some(old) = old else { return Err(not_found(&call.resource, &name)) };
     let old_scale = read(old)?;
+    let now = call.now().to_string();
+    let entries = managed::track_scale(call, old, &old_scale, &mut sent, |fields, live, scale| {
+        match by {
+            By::Update(named) => fields.update(Some(live), scale, &managed::manager(call, named), &now),
+            By::Apply(manager, force) => {
+                let config = std::mem::take(scale);
+                let applied = fields.apply(Some(live), config, manager, force, &now);
+                *scale = applied.map_err(ApplyError::into_status)?;
+            }
+        }
+        Ok(())
+    })?;
     call.admit(Admitted {
         operation: Operation::Update,
         name: &name,
@@ -132,6 +167,7 @@ fn scaled(call: &mut Call<'_>, mut sent: Map, old: Option<&Map>, dry_run: bool) 
     }
     let mut new = old.clone();
     scale::write(&mut new, &sent);
+    write_entries(&mut new, entries);
     let metadata = write::metadata(&mut new);
     for field in ["resourceVersion", "uid"] {
         match meta(&sent, field) {

@@ -6,7 +6,7 @@ use capstan_api::{Map, Status};
 
 use super::{
     call::{Admitted, Call, ensure_namespace, meta},
-    decode,
+    decode, managed,
     write::{self, Change},
 };
 use crate::{
@@ -28,7 +28,12 @@ pub(crate) async fn update(call: &mut Call<'_>) -> Result<Response, Status> {
     ensure_namespace(call.namespace(), &mut object)?;
     check_object_name(&object, &name)?;
     write::dedup_owners(call, &mut object, false);
-    let mut make = |call: &mut Call<'_>, old: Option<&Map>| admitted(call, object.clone(), old, &name, options.dry_run);
+    managed::keep_clearing(&call.body, &mut object);
+    let mut make = |call: &mut Call<'_>, old: Option<&Map>| {
+        let mut object = object.clone();
+        managed::track(call, old, &mut object, &options.field_manager);
+        admitted(call, object, old, &name, options.dry_run)
+    };
     let change = Change {
         name: &name,
         subresource: &call.info.subresource.clone(),

@@ -369,6 +369,9 @@ pub(crate) async fn change(call: &mut Call<'_>, change: Change<'_>) -> Result<Wr
         });
         call.validate(Admitted::update(name, &mut new, &old, dry_run))?;
         effects.count(call, Admitted::update(name, &mut new, &old, dry_run))?;
+        let mut normal = Value::Object(std::mem::take(&mut new));
+        capstan_api::builtin::default(&resource.schema, &mut normal);
+        let Value::Object(new) = normal else { return Err(Status::internal_error("an object became something else")) };
         let gone = is_finished(&new, &old);
         if !gone && registry::is_unchanged(&new, &old) {
             return Ok(Written { json: encode(&old).into(), created: false });

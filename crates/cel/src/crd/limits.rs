@@ -1,0 +1,198 @@
+//! What is wrong with the rules of a schema themselves: their texts, and what they can cost.
+
+use std::sync::Arc;
+
+use capstan_api::{
+    Value,
+    field::{Error, ErrorList},
+    schema::{ListType, NodeRef, Type},
+};
+
+use super::{CompiledRule, compile_rules, field_path};
+use crate::decl::{Decls, rule};
+
+/// The most that one expression may cost.
+pub const MAX_EXPRESSION_COST: u64 = 10_000_000;
+/// The most that all rules of a schema may cost.
+pub const MAX_SCHEMA_COST: u64 = 100_000_000;
+/// How many rules are named when all together cost too much.
+const MOST_EXPENSIVE: usize = 4;
+
+const REASONS: [&str; 4] = ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
+
+/// Where a schema's rules are looked at.
+struct Place<'a> {
+    node: NodeRef<'a>,
+    path: String,
+    /// How many values there can be here; not bounded if nothing is said.
+    cardinality: Option<u64>,
+    /// The part of the schema in which elements cannot be known again.
+    uncorrelatable: Option<String>,
+}
+
+#[derive(Default)]
+struct Total {
+    cost: u64,
+    most: Vec<(u64, String)>,
+}
+
+impl Total {
+    fn add(&mut self, path: String, cost: u64) {
+        self.cost = self.cost.saturating_add(cost);
+        if cost >= MAX_SCHEMA_COST / 100 {
+            self.most.push((cost, path));
+            self.most.sort_by_key(|(cost, _)| std::cmp::Reverse(*cost));
+            self.most.truncate(MOST_EXPENSIVE);
+        }
+    }
+}
+
+/// Looks at all rules of the schema of a custom resource, which is to be found at `path`.
+#[must_use]
+pub fn check_rules(schema: NodeRef<'_>, path: &str) -> ErrorList {
+    let decls = Arc::new(Decls::new(schema, true));
+    let (mut errors, mut total) = (Vec::new(), Total::default());
+    let mut todo = vec![Place { node: schema, path: path.to_owned(), cardinality: Some(1), uncorrelatable: None }];
+    while let Some(place) = todo.pop() {
+        let written: Vec<&Value> = place.node.rules().flat_map(|rules| rules.validations.iter()).collect();
+        if !written.is_empty() {
+            let texts = check_texts(&place, &written);
+            if texts.is_empty() {
+                let compiled = compile_rules(place.node, &decls, decls.of(place.node), written.iter().copied());
+                for (index, (compiled, written)) in compiled.iter().zip(written).enumerate() {
+                    check_compiled(&place, index, compiled, written, &mut errors, &mut total);
+                }
+            }
+            errors.extend(texts);
+        }
+        let first = todo.len();
+        add_below(&place, &mut todo);
+        todo[first..].reverse();
+    }
+    if total.cost > MAX_SCHEMA_COST {
+        for (_, path) in total.most {
+            const PART: &str =
+                "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
+            errors.push(Error::forbidden(path, PART));
+        }
+        const WHOLE: &str = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
+        errors.push(Error::forbidden(path, exceeds(WHOLE, total.cost, MAX_SCHEMA_COST)));
+    }
+    errors
+}
+
+fn add_below<'a>(place: &Place<'a>, todo: &mut Vec<Place<'a>>) {
+    let node = place.node;
+    let elements = match node.ty() {
+        Type::Array => rule(node, |rules| rules.max_items),
+        Type::Object if node.additional().is_some() => rule(node, |rules| rules.max_properties),
+        _ => Some(1),
+    };
+    let cardinality = place.cardinality.zip(elements).map(|(places, elements)| places.saturating_mul(elements));
+    let mut add = |node, path: String, uncorrelatable| todo.push(Place { node, path, cardinality, uncorrelatable });
+    if let Some(items) = node.items() {
+        let path = format!("{}.items", place.path);
+        let known = node.list_type() == ListType::Map;
+        let lost = (!known).then(|| place.path.clone());
+        add(items, path, place.uncorrelatable.clone().or(lost));
+    }
+    if let Some(values) = node.additional() {
+        add(values, format!("{}.additionalProperties", place.path), place.uncorrelatable.clone());
+    }
+    // All maps can be correlated: both of their types keep what belongs to a key under it.
+    for field in node.fields() {
+        add(field.node, format!("{}.properties[{}]", place.path, field.name), place.uncorrelatable.clone());
+    }
+}
+
+fn check_texts(place: &Place<'_>, written: &[&Value]) -> ErrorList {
+    let mut errors = Vec::new();
+    for (index, written) in written.iter().enumerate() {
+        let path = |field: &str| format!("{}.x-kubernetes-validations[{index}].{field}", place.path);
+        let rule = super::Rule::read(written);
+        let (text, message) = (rule.rule.trim(), rule.message.trim());
+        if text.is_empty() {
+            errors.push(Error::required(path("rule"), "rule is not specified"));
+        } else if !rule.message.is_empty() && message.is_empty() {
+            errors.push(Error::invalid(path("message"), rule.message.as_str(), "must be non-empty if specified"));
+        } else if message.contains('\n') {
+            errors.push(Error::invalid(path("message"), rule.message.as_str(), "must not contain line breaks"));
+        } else if text.contains('\n') && message.is_empty() {
+            const LINES: &str = "message must be specified if rule contains line breaks";
+            errors.push(Error::required(path("message"), LINES));
+        }
+        if !rule.message_expression.is_empty() && rule.message_expression.trim().is_empty() {
+            const EMPTY: &str = "messageExpression must be non-empty if specified";
+            errors.push(Error::required(path("messageExpression"), EMPTY));
+        }
+        if let Some(reason) = rule.reason.as_deref().filter(|reason| !REASONS.contains(reason)) {
+            errors.push(Error::not_supported(path("reason"), reason, &REASONS));
+        }
+        if rule.field_path.is_empty() {
+            continue;
+        }
+        let mut wrong = |detail: &str| errors.push(Error::invalid(path("fieldPath"), rule.field_path.as_str(), detail));
+        if rule.field_path.trim().is_empty() {
+            wrong("must be non-empty if specified");
+        }
+        if rule.field_path.contains('\n') {
+            wrong("must not contain line breaks");
+        }
+        if field_path::normalize(&rule.field_path, place.node).is_err() {
+            wrong("must be a valid path");
+        }
+    }
+    errors
+}
+
+fn check_compiled(
+    place: &Place<'_>,
+    index: usize,
+    compiled: &CompiledRule,
+    written: &Value,
+    errors: &mut ErrorList,
+    total: &mut Total,
+) {
+    let path = |field: &str| format!("{}.x-kubernetes-validations[{index}].{field}", place.path);
+    let cost = compiled.max_cost.saturating_mul(place.cardinality.unwrap_or(compiled.max_cardinality));
+    if cost > MAX_EXPRESSION_COST {
+        errors.push(Error::forbidden(path("rule"), exceeds("estimated rule cost", cost, MAX_EXPRESSION_COST)));
+    }
+    total.add(path("rule"), cost);
+    if let Some(error) = &compiled.error {
+        errors.push(Error::invalid(path("rule"), written.clone(), error.as_str()));
+    }
+    if let Some(error) = &compiled.message_error {
+        errors.push(Error::invalid(path("messageExpression"), written.clone(), error.as_str()));
+    } else if compiled.message_program.is_some() {
+        let cost = compiled.message_max_cost;
+        if cost > MAX_EXPRESSION_COST {
+            let detail = exceeds("estimated messageExpression cost", cost, MAX_EXPRESSION_COST);
+            errors.push(Error::forbidden(path("messageExpression"), detail));
+        }
+        total.add(path("messageExpression"), cost);
+    }
+    if compiled.uses_old_self {
+        if let Some(within) = &place.uncorrelatable {
+            let detail = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {within}");
+            errors.push(Error::invalid(path("rule"), compiled.rule.rule.as_str(), detail));
+        }
+    } else if let Some(optional) = compiled.rule.optional_old_self {
+        errors.push(Error::invalid(path("optionalOldSelf"), optional, "may not be set if oldSelf is not used in rule"));
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a factor for people to read")]
+fn exceeds(what: &str, cost: u64, limit: u64) -> String {
+    let factor = cost as f64 / limit as f64;
+    let factor = match factor {
+        _ if factor > 100.0 => "more than 100x".to_owned(),
+        // Digits enough not to say that it is once the budget.
+        _ if factor < 1.5 => format!("{factor:.6}x"),
+        _ => format!("{factor:.1}x"),
+    };
+    format!(
+        "{what} exceeds budget by factor of {factor} (try simplifying the rule, or adding maxItems, maxProperties, and \
+         maxLength where arrays, maps, and strings are declared)"
+    )
+}

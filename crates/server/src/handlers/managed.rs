@@ -1,0 +1,122 @@
+//! Who owns which field: tracked with every write, and what server-side apply goes by.
+
+use capstan_api::{
+    GroupVersionKind, Map, Status, Value, builtin, json,
+    managed_fields::{
+        self, FieldManager, Filter, ManagedFieldsEntry, OneVersion, OtherVersions, PathElement, ScaleHandler,
+    },
+    schema::Schema,
+};
+
+use super::call::{Call, metadata_mut};
+use crate::conversion;
+
+/// The other versions of a kind that has some.
+struct Versions<'a>(&'a GroupVersionKind);
+
+impl Versions<'_> {
+    fn kind(&self, api_version: &str) -> GroupVersionKind {
+        GroupVersionKind::from_api_version_and_kind(api_version, &self.0.kind)
+    }
+}
+
+impl OtherVersions for Versions<'_> {
+    fn schema(&self, api_version: &str) -> Option<Schema> {
+        builtin::schema(&self.kind(api_version))
+    }
+
+    fn convert(&self, object: &Map, api_version: &str) -> Result<Map, String> {
+        let stored = conversion::to_storage(self.0, object.clone());
+        Ok(conversion::from_storage(&self.kind(api_version), stored))
+    }
+}
+
+/// Does something with the manager of this endpoint's fields.
+fn with_manager<T>(call: &Call<'_>, work: impl FnOnce(&FieldManager<'_>) -> T) -> T {
+    let resource = &call.resource;
+    let (kind, subresource) = (&resource.gvk, &*call.info.subresource);
+    let filter = Filter::of_builtin(kind, subresource);
+    let versions = Versions(kind);
+    let several = conversion::needs_conversion(kind)
+        || resource.stored.as_ref().is_some_and(|stored| conversion::has_versions(&stored.gvk));
+    let versions: &dyn OtherVersions = if several { &versions } else { &OneVersion };
+    work(&FieldManager { kind, schema: &resource.schema, subresource, filter: &filter, versions })
+}
+
+/// Who writes: the name that the request gives, or the beginning of its user agent.
+pub(crate) fn manager(call: &Call<'_>, named: &str) -> String {
+    managed_fields::manager_name(named, call.header(http::header::USER_AGENT))
+}
+
+/// Takes note of who has written which fields of `new`.
+pub(crate) fn track(call: &Call<'_>, live: Option<&Map>, new: &mut Map, named: &str) {
+    let (manager, now) = (manager(call, named), call.now().to_string());
+    template_generation(call, new);
+    with_manager(call, |fields| fields.update(live, new, &manager, &now));
+}
+
+/// The number that upstream counts a DaemonSet's templates by is a field inside and an annotation outside, so it is
+/// there for whoever writes one.
+fn template_generation(call: &Call<'_>, new: &mut Map) {
+    if call.resource.gvk.kind == *"DaemonSet" && call.info.subresource.is_empty() {
+        let annotations = metadata_mut(new).get_or_insert_with("annotations", || Map::new().into());
+        if let Some(annotations) = annotations.as_object_mut() {
+            annotations.get_or_insert_with("deprecated.daemonset.template.generation", || "0".into());
+        }
+    }
+}
+
+/// Takes note of who has written the number of replicas through the scale, and gives the object its new entries.
+pub(crate) fn track_scale(
+    call: &Call<'_>,
+    old: &Map,
+    old_scale: &Map,
+    scale: &mut Map,
+    write: impl FnOnce(&FieldManager<'_>, &Map, &mut Map) -> Result<(), Status>,
+) -> Result<Vec<ManagedFieldsEntry>, Status> {
+    let api_version = call.resource.gvk.api_version();
+    let path = [PathElement::field("spec"), PathElement::field("replicas")];
+    let mappings = [(&*api_version, Some(&path[..]))];
+    let handler = ScaleHandler { mappings: &mappings, api_version: &api_version };
+    let entries = managed_fields::read_entries(old).unwrap_or_default();
+    let mut live = old_scale.clone();
+    managed_fields::write_entries(&mut live, handler.to_subresource(&entries));
+    let kind = super::scale::SCALE;
+    let schema = builtin::schema(&kind).ok_or_else(|| Status::internal_error("Scale has no schema"))?;
+    let filter = Filter::default();
+    let fields =
+        FieldManager { kind: &kind, schema: &schema, subresource: "scale", filter: &filter, versions: &OneVersion };
+    write(&fields, &live, scale)?;
+    let mut written = managed_fields::read_entries(scale).unwrap_or_default();
+    for entry in &mut written {
+        if entry.subresource == "scale" && !entries.iter().any(|old| old.is_same(entry)) {
+            entry.time = None;
+        }
+    }
+    Ok(handler.to_parent(entries, written))
+}
+
+/// The object with a configuration applied to it.
+pub(crate) fn apply(
+    call: &Call<'_>,
+    live: Option<&Map>,
+    config: Map,
+    manager: &str,
+    force: bool,
+) -> Result<Map, Status> {
+    let now = call.now().to_string();
+    let applied = with_manager(call, |fields| fields.apply(live, config, manager, force, &now));
+    applied.map_err(managed_fields::ApplyError::into_status)
+}
+
+/// An empty list of entries asks to forget them, and does not outlive decoding: it is put back.
+pub(crate) fn keep_clearing(body: &[u8], object: &mut Map) {
+    const FIELD: &[u8] = b"managedFields";
+    if !body.windows(FIELD.len()).any(|part| part == FIELD) {
+        return;
+    }
+    let asked = json::parse(body).ok();
+    if asked.as_ref().and_then(Value::as_object).is_some_and(managed_fields::asks_to_clear) {
+        metadata_mut(object).insert("managedFields", Vec::<Value>::new());
+    }
+}
