@@ -26,9 +26,6 @@ use crate::{
     request::{PatchOptions, PatchType, info::check_name, options::FieldValidation},
 };
 
-/// The most operations of a JSON patch.
-const MAX_OPERATIONS: usize = 10_000;
-
 /// A patch that has been read.
 pub(crate) enum Patch {
     Json(json_patch::JsonPatch),
@@ -183,13 +180,10 @@ pub(crate) fn read(body: &[u8], ty: PatchType, validation: FieldValidation) -> R
             if strict {
                 check_operations(&value).map_err(|error| bad(&error))?;
             }
-            let patch = json_patch::JsonPatch::from_value(value).map_err(|error| bad(&error))?;
-            if patch.len() > MAX_OPERATIONS {
-                return Err(Status::request_entity_too_large(format!(
-                    "The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
-                    patch.len()
-                )));
-            }
+            let patch = json_patch::JsonPatch::from_value(value).map_err(|error| match error {
+                json_patch::DecodeError::TooManyOperations(_) => Status::request_entity_too_large(error.to_string()),
+                _ => bad(&error),
+            })?;
             Patch::Json(patch)
         }
         PatchType::Merge => match value {

@@ -78,10 +78,21 @@ pub(crate) async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
 
 /// A stream that says that the version asked for is gone, and nothing else.
 fn expired(form: Form, status: &Status) -> Response {
+    answer(200, form.negotiated.stream_content_type(), Body::from(error_event(form, status)))
+}
+
+/// An event in the form agreed on.
+fn frame(form: Form, event_type: EventType, object: &[u8]) -> Bytes {
+    if form.negotiated.media_type == MediaType::Protobuf {
+        return protobuf::watch_frame(event_type, &message(object).unwrap_or_default()).into();
+    }
+    WatchEvent { event_type, object }.to_line().into()
+}
+
+fn error_event(form: Form, status: &Status) -> Bytes {
     let value = value::to_value(status).unwrap_or_default();
     let object = value.as_object().map(encode).unwrap_or_default();
-    let line = WatchEvent { event_type: EventType::Error, object }.to_line();
-    answer(200, form.negotiated.stream_content_type(), Body::from(line))
+    frame(form, EventType::Error, &object)
 }
 
 fn start(options: &ListOptions) -> Result<WatchStart, Status> {
@@ -130,14 +141,6 @@ impl Stream {
         self.form.negotiated.media_type == MediaType::Protobuf
     }
 
-    /// An event in the form agreed on.
-    fn frame(&self, event_type: EventType, object: &[u8]) -> Bytes {
-        if self.is_protobuf() {
-            return protobuf::watch_frame(event_type, &message(object).unwrap_or_default()).into();
-        }
-        WatchEvent { event_type, object }.to_line().into()
-    }
-
     fn event(&mut self, event: &WatchedEvent) -> Result<Bytes, Status> {
         if self.is_plain() {
             return Ok(event.frame());
@@ -145,7 +148,7 @@ impl Stream {
         let json = in_version(&self.resource, event.object())?;
         let columns = std::mem::take(&mut self.columns);
         let object = self.form.shape(&self.resource, json, self.server.registry.now(), columns)?;
-        Ok(self.frame(event.event_type(), &object))
+        Ok(frame(self.form, event.event_type(), &object))
     }
 
     fn bookmark(&mut self, revision: Revision, initial_events_end: bool) -> Bytes {
@@ -154,7 +157,7 @@ impl Stream {
                 let partial = capstan_api::partial::PARTIAL_OBJECT_METADATA;
                 let gvk = if transform.is_none() { &self.resource.gvk } else { &partial };
                 let object = encode(&blank(gvk, revision, initial_events_end));
-                self.frame(EventType::Bookmark, &object)
+                frame(self.form, EventType::Bookmark, &object)
             }
             None => bookmark_frame(&self.resource.gvk, revision, initial_events_end),
             Some(Transform::Table(_)) => {
@@ -171,12 +174,6 @@ impl Stream {
                 bookmark_frame(&gvk, revision, initial_events_end)
             }
         }
-    }
-
-    fn error(&self, status: &Status) -> Bytes {
-        let value = value::to_value(status).unwrap_or_default();
-        let object = value.as_object().map(encode).unwrap_or_default();
-        self.frame(EventType::Error, &object)
     }
 
     /// The last bookmark, so that the client goes on where this watch ends.
@@ -200,14 +197,14 @@ impl Stream {
         Poll::Ready(match item {
             Poll::Ready(Ok(WatchItem::Event(event))) => match self.event(&event) {
                 Ok(frame) => Some(frame),
-                Err(status) => Some(self.error(&status)),
+                Err(status) => Some(error_event(self.form, &status)),
             },
             Poll::Ready(Ok(WatchItem::Bookmark { revision, initial_events_end })) => {
                 Some(self.bookmark(revision, initial_events_end))
             }
             Poll::Ready(Err(error)) => {
                 self.source = Source::Done;
-                (error != CacheError::Closed).then(|| self.error(&cache_status(error)))
+                (error != CacheError::Closed).then(|| error_event(self.form, &cache_status(error)))
             }
             Poll::Pending => {
                 let closed = self.closing.as_mut().is_some_and(|closing| closing.as_mut().poll(cx).is_ready());
