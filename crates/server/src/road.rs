@@ -17,6 +17,7 @@ use crate::{
         unauthorized,
     },
     authorization::{Attributes, Authorizer as _, Decision, SYSTEM_MASTERS, UserInfo, forbidden},
+    custom,
     handlers::{
         self,
         call::{Call, header, wishes},
@@ -25,6 +26,7 @@ use crate::{
     http::{Body, Request, Response},
     impersonation,
     metrics::{self, RequestLabels},
+    openapi::CustomResource,
     registry::{Resource, live},
     request::{
         Endpoint, Query, RequestInfo, Url,
@@ -337,6 +339,9 @@ fn documents(server: &Inner, parts: &Parts, info: &RequestInfo, url: &Url<'_>, w
         "/metrics/slis" => return server.health.slis(),
         path => {
             let now = server.registry.now();
+            if path.starts_with("/openapi") {
+                server.openapi.set_custom(custom_documents(server));
+            }
             if let Some(response) = server.openapi.answer(path, wishes.query, &parts.headers, now) {
                 return response;
             }
@@ -371,6 +376,30 @@ fn documents(server: &Inner, parts: &Parts, info: &RequestInfo, url: &Url<'_>, w
     }
     let json = document.json.slice(..document.json.len() - usize::from(document.json.ends_with(b"\n")));
     Form::plain(wishes).write(200, json)
+}
+
+/// What OpenAPI says of custom resources: put together when somebody asks, and rendered only if it has changed.
+fn custom_documents(server: &Inner) -> Vec<CustomResource> {
+    let mut all = Vec::new();
+    for resource in server.registry.custom() {
+        let Some(served) = resource.as_custom() else { continue };
+        let definition = served.definition();
+        let rows = custom::controller::rows(definition);
+        let Some(row) = rows.into_iter().find(|row| row.group_version.version == resource.gvk.version) else {
+            continue;
+        };
+        let crd = json::parse(&definition.source().json).ok();
+        let versions = crd.as_ref().and_then(|crd| crd.get("spec")?.get("versions")?.as_array());
+        let is_it =
+            |version: &&Value| version.get("name").and_then(Value::as_str) == Some(resource.gvk.version.as_str());
+        let version = versions.and_then(|versions| versions.iter().find(is_it));
+        let schema = version.and_then(|version| version.get("schema")?.get("openAPIV3Schema")).cloned();
+        all.push(CustomResource { resource: row, list_kind: resource.list_gvk.kind.clone(), schema });
+    }
+    all.sort_by(|a, b| {
+        (&a.resource.group_version, &a.resource.resource).cmp(&(&b.resource.group_version, &b.resource.resource))
+    });
+    all
 }
 
 /// What others need to check the tokens of service accounts.

@@ -15,6 +15,7 @@ use crate::{
     bootstrap::{self, Ensure, Reconciled},
     cache::{CacheError, Object, ReadAt, WatchItem, WatchQuery, WatchStart, Watcher},
     flowcontrol::FlowControl,
+    handlers::managed,
     objects::Objects as _,
     registry::{Registry, Stored, encode, live, live::Refused, prepare_for_create},
     server::{Config, StartError},
@@ -133,6 +134,7 @@ fn fresh(registry: &Registry, stored: &Stored, gvk: &GroupVersionKind, mut objec
     }
     let Value::Object(mut object) = object else { return Map::new() };
     let status = object.get("status").cloned();
+    managed::track_own(stored, "", None, &mut object, registry.now());
     prepare_for_create(stored.strategy, &mut object, &registry.ids.uid(), registry.now());
     // What the server creates may come with its status.
     if let Some(status) = status.filter(|status| status.as_object().is_some_and(|status| !status.is_empty())) {

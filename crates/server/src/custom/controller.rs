@@ -23,6 +23,7 @@ use super::{
 use crate::{
     cache::{CacheError, Object, ReadAt, WatchItem, WatchQuery, WatchStart, Watcher},
     discovery::{ApiResource, ApiSubresource, Discovery},
+    handlers::managed,
     registry::{
         Registry, Resource, Stored, encode,
         live::{Refused, parse},
@@ -184,6 +185,7 @@ impl Controller {
         }
         self.serve(name, &new, &object);
         let mut new = new;
+        managed::track_own(self.definitions.as_ref(), "status", Some(&crd), &mut new, self.registry.now());
         paths::remove(&mut new, "metadata.resourceVersion");
         let op = Op::update(self.definitions.key("", name), encode(&new), object.revision);
         match self.registry.commit(vec![op], &[&self.definitions]).await {
@@ -357,7 +359,7 @@ fn to_map(names: &Names) -> Map {
 }
 
 /// What discovery says of a definition.
-fn rows(definition: &Definition) -> Vec<ApiResource> {
+pub(crate) fn rows(definition: &Definition) -> Vec<ApiResource> {
     let names = &definition.names;
     let name_list = |names: &[&'static str]| names.iter().map(|name| Name::from_static(name)).collect::<Vec<_>>();
     let verbs = if definition.terminating { name_list(&TERMINATING_VERBS) } else { name_list(&VERBS) };

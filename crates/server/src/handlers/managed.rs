@@ -1,7 +1,7 @@
 //! Who owns which field: tracked with every write, and what server-side apply goes by.
 
 use capstan_api::{
-    GroupVersionKind, Map, Status, Value, builtin, json,
+    GroupVersionKind, Map, Status, Time, Value, builtin, json,
     managed_fields::{
         self, FieldManager, Filter, ManagedFieldsEntry, OneVersion, OtherVersions, PathElement, ScaleHandler,
     },
@@ -9,7 +9,7 @@ use capstan_api::{
 };
 
 use super::call::{Call, metadata_mut};
-use crate::{conversion, custom};
+use crate::{conversion, custom, registry::Stored};
 
 /// The other versions of a kind that has some.
 struct Versions<'a>(&'a GroupVersionKind);
@@ -80,6 +80,18 @@ pub(crate) fn track(call: &Call<'_>, live: Option<&Map>, new: &mut Map, named: &
     let (manager, now) = (manager(call, named), call.now().to_string());
     template_generation(call, new);
     with_manager(call, |fields| fields.update(live, new, &manager, &now));
+}
+
+/// Who the server itself is.
+const SELF: &str = "kube-apiserver";
+
+/// Takes note of what the server itself writes.
+pub(crate) fn track_own(stored: &Stored, subresource: &str, live: Option<&Map>, new: &mut Map, now: Time) {
+    let Some(schema) = builtin::schema(&stored.gvk) else { return };
+    let filter = Filter::of_builtin(&stored.gvk, subresource);
+    let versions = &OneVersion;
+    let fields = FieldManager { kind: &stored.gvk, schema: &schema, subresource, filter: &filter, versions };
+    fields.update(live, new, SELF, &now.to_string());
 }
 
 /// The number that upstream counts a DaemonSet's templates by is a field inside and an annotation outside, so it is
