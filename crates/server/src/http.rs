@@ -10,7 +10,8 @@ use std::{
 use bytes::{Buf, Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
 
-/// Slices below this are joined with their neighbours: a frame and a system call for each would cost more than the copy.
+/// Slices below this are joined with their neighbours: a frame and a system call for each would cost more than the
+/// copy.
 const SMALL_SLICE: usize = 8 * 1024;
 
 /// How much is joined at most.

@@ -2,13 +2,12 @@
 //!
 //! [`Server`] is a value: start it on a store, call it as a `tower` service, or put it behind sockets ([`serve`]). The
 //! road of a request, in its order: reading it ([`request`]), who asks ([`authentication`], [`impersonation`]), whether
-//! they may ([`authorization`]), the verbs, what may change or refuse a write ([`admission`]), what each kind's strategy
-//! does to an object ([`registry`], [`validation`], [`warnings`]), the addresses and ports of services
+//! they may ([`authorization`]), the verbs, what may change or refuse a write ([`admission`]), what each kind's
+//! strategy does to an object ([`registry`], [`validation`], [`warnings`]), the addresses and ports of services
 //! ([`allocation`]), kinds in more than one version ([`conversion`]), those of users ([`custom`]), and the read side
-//! over a store ([`cache`]). Beside
-//! it: what there is ([`discovery`]), rows of tables ([`printers`]), what a new cluster has by itself ([`bootstrap`]),
-//! keys and certificates ([`pki`]), and what the server says of itself ([`health`], [`metrics`], [`audit`],
-//! [`flowcontrol`]).
+//! over a store ([`cache`]). Beside it: what there is ([`discovery`]), rows of tables ([`printers`]), what a new
+//! cluster has by itself ([`bootstrap`]), keys and certificates ([`pki`]), and what the server says of itself
+//! ([`health`], [`metrics`], [`audit`], [`flowcontrol`]).
 
 pub mod admission;
 pub mod allocation;

@@ -1,4 +1,5 @@
-//! kube-rs: a Pod is created, read, updated in a loop that retries on conflict, watched and deleted; a reflector follows.
+//! kube-rs: a Pod is created, read, updated in a loop that retries on conflict, watched and deleted; a reflector
+//! follows.
 
 use std::{fmt::Debug, pin::pin};
 
@@ -52,7 +53,8 @@ async fn crud(pods: Api<Pod>) -> anyhow::Result<()> {
     let policy = created.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref());
     that("a created pod is defaulted", policy == Some("Always"), &created)?;
     refused("a second create already exists", 409, pods.create(&post, &pod).await)?;
-    refused("a pod without containers is invalid", 422, pods.create(&post, &made(json!({"metadata": {"name": "x"}}))?).await)?;
+    let bare = made(json!({"metadata": {"name": "x"}}))?;
+    refused("a pod without containers is invalid", 422, pods.create(&post, &bare).await)?;
     let list = pods.list(&ListParams::default().labels("app=web").limit(1)).await?;
     that("a list finds it", list.items.len() == 1, &list)?;
 

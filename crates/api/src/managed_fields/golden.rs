@@ -154,7 +154,7 @@ fn answer(sequence: &Value, step: &Value, live: Option<&Value>, widgets: &Widget
     });
     let live_map = live.as_ref().map(|live| live.as_object().unwrap());
     let (now, name) = (text(step, "now"), text(step, "manager"));
-    // A caller sees what the client has sent before decoding, which drops empty lists and knows nothing of `stringData`.
+    // A caller sees what the client has sent before decoding, which drops empty lists and does not know `stringData`.
     let finish = |mut value: Value| {
         let clears = asks_to_clear(value.as_object().unwrap());
         if let Some(Value::Object(plain)) = value.as_object_mut().unwrap().remove("stringData") {

@@ -72,7 +72,8 @@ fn values_in_messages_are_bounded() {
 #[test]
 fn entries_that_admission_has_broken_are_put_back() {
     let good = object(
-        r#"{"metadata":{"managedFields":[{"manager":"a","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:a":{}}}]}}"#,
+        r#"{"metadata":{"managedFields":[{"manager":"a","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1",
+             "fieldsV1":{"f:a":{}}}]}}"#,
     );
     let before = good.get("metadata").unwrap().get("managedFields").unwrap().as_array().unwrap().to_vec();
     let mut object = object(r#"{"metadata":{"managedFields":[{"operation":"Foo"}]}}"#);
@@ -89,21 +90,29 @@ fn scales() {
     let handler = ScaleHandler { mappings: &mappings, api_version: "apps/v1" };
     let entries = |text: &str| read_entries(&object(&format!(r#"{{"metadata":{{"managedFields":{text}}}}}"#))).unwrap();
     let parent = entries(
-        r#"[{"manager":"a","operation":"Apply","apiVersion":"apps/v1","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:replicas":{},"f:x":{}}}},
-            {"manager":"old","operation":"Update","apiVersion":"apps/v0","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:replicas":{}}}},
-            {"manager":"b","operation":"Update","apiVersion":"apps/v1","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:y":{}}}}]"#,
+        r#"[{"manager":"a","operation":"Apply","apiVersion":"apps/v1","fieldsType":"FieldsV1",
+             "fieldsV1":{"f:spec":{"f:replicas":{},"f:x":{}}}},
+            {"manager":"old","operation":"Update","apiVersion":"apps/v0","fieldsType":"FieldsV1",
+             "fieldsV1":{"f:spec":{"f:replicas":{}}}},
+            {"manager":"b","operation":"Update","apiVersion":"apps/v1","fieldsType":"FieldsV1",
+             "fieldsV1":{"f:spec":{"f:y":{}}}}]"#,
     );
     let scale = handler.to_subresource(&parent);
-    let expected = r#"[{"manager":"a","operation":"Apply","apiVersion":"autoscaling/v1","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:replicas":{}}}}]"#;
+    let expected = r#"[{"manager":"a","operation":"Apply","apiVersion":"autoscaling/v1","fieldsType":"FieldsV1",
+             "fieldsV1":{"f:spec":{"f:replicas":{}}}}]"#;
     assert_eq!(scale, entries(expected));
     // The scale is written by another.
     let scale = entries(
-        r#"[{"manager":"c","operation":"Update","apiVersion":"autoscaling/v1","subresource":"scale","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:replicas":{}}}}]"#,
+        r#"[{"manager":"c","operation":"Update","apiVersion":"autoscaling/v1","subresource":"scale","fieldsType":"FieldsV1",
+             "fieldsV1":{"f:spec":{"f:replicas":{}}}}]"#,
     );
     let after = entries(
-        r#"[{"manager":"a","operation":"Apply","apiVersion":"apps/v1","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:x":{}}}},
-            {"manager":"b","operation":"Update","apiVersion":"apps/v1","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:y":{}}}},
-            {"manager":"c","operation":"Update","apiVersion":"apps/v1","subresource":"scale","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:replicas":{}}}}]"#,
+        r#"[{"manager":"a","operation":"Apply","apiVersion":"apps/v1","fieldsType":"FieldsV1",
+             "fieldsV1":{"f:spec":{"f:x":{}}}},
+            {"manager":"b","operation":"Update","apiVersion":"apps/v1","fieldsType":"FieldsV1",
+             "fieldsV1":{"f:spec":{"f:y":{}}}},
+            {"manager":"c","operation":"Update","apiVersion":"apps/v1","subresource":"scale","fieldsType":"FieldsV1",
+             "fieldsV1":{"f:spec":{"f:replicas":{}}}}]"#,
     );
     assert_eq!(handler.to_parent(parent, scale), after);
 }

@@ -125,8 +125,8 @@ impl FieldManager<'_> {
     /// Sets the entries of `new`, which a create, an update or a patch by `manager` has made of `live`, at the time
     /// `now`. There is no `live` when the object is created.
     ///
-    /// `new` is the object as it was decoded or patched, with defaults, before admission. What it has for entries itself
-    /// counts: clients may change them, and clear them with an empty list or one empty entry. It never fails: if
+    /// `new` is the object as it was decoded or patched, with defaults, before admission. What it has for entries
+    /// itself counts: clients may change them, and clear them with an empty list or one empty entry. It never fails: if
     /// ownership cannot be told, the object has no entries, and tracking begins again with the first apply.
     pub fn update(&self, live: Option<&Map>, new: &mut Map, manager: &str, now: &str) {
         let entries = self.entries_to_keep(live, new);
@@ -189,12 +189,12 @@ impl FieldManager<'_> {
         Ok(entries)
     }
 
-    /// What `live` becomes when `manager` applies `config`, with its entries, at the time `now`. There is no `live` when
-    /// the object is created. The result has no defaults yet.
+    /// What `live` becomes when `manager` applies `config`, with its entries, at the time `now`. There is no `live`
+    /// when the object is created. The result has no defaults yet.
     ///
     /// # Errors
-    /// If another manager owns a field that would change, unless `force` is set; if the configuration is of another kind
-    /// or version, has entries itself, or does not fit the schema.
+    /// If another manager owns a field that would change, unless `force` is set; if the configuration is of another
+    /// kind or version, has entries itself, or does not fit the schema.
     pub fn apply(
         &self,
         live: Option<&Map>,

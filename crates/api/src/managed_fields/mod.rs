@@ -1,10 +1,10 @@
 //! Server-side apply: who owns which field, and what becomes of an object when one of its owners applies.
 //!
-//! An owner, a *manager*, owns the fields that it set last. A [`FieldSet`] is a set of fields as `FieldsV1` writes it; an
-//! entry of `metadata.managedFields` says which set is whose. A [`FieldManager`] keeps the entries through every write:
-//! [`update`](FieldManager::update) for creates, updates and patches, [`apply`](FieldManager::apply) for applies, which
-//! merge a configuration as the schema says, take out what the manager applies no longer, and refuse to take a field
-//! from another manager unless told to.
+//! An owner, a *manager*, owns the fields that it set last. A [`FieldSet`] is a set of fields as `FieldsV1` writes it;
+//! an entry of `metadata.managedFields` says which set is whose. A [`FieldManager`] keeps the entries through every
+//! write: [`update`](FieldManager::update) for creates, updates and patches, [`apply`](FieldManager::apply) for
+//! applies, which merge a configuration as the schema says, take out what the manager applies no longer, and refuse to
+//! take a field from another manager unless told to.
 //!
 //! What belongs together is said by the schema: lists are one value, sets or maps; maps and objects are granular or one
 //! value. What the schema leaves open is granular if it is a map, and else one value. Nothing goes deeper than

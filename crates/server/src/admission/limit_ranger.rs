@@ -1,4 +1,5 @@
-//! `LimitRanger`: what containers, pods and claims of a namespace ask for, where they say nothing, at least and at most.
+//! `LimitRanger`: what containers, pods and claims of a namespace ask for, where they say nothing, at least and at
+//! most.
 
 use std::fmt::Display;
 

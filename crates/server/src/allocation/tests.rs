@@ -1,3 +1,5 @@
+//! Services of the real server, and properties of the pool.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use capstan_api::{GroupKind, GroupResource, GroupVersionKind, Time, builtin, json};

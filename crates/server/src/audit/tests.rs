@@ -1,3 +1,5 @@
+//! Policies and events.
+
 use std::{
     fs,
     sync::{Arc, Mutex},

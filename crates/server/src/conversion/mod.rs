@@ -1,8 +1,8 @@
 //! Kinds that are served in more than one version, read and written through the one that is stored.
 //!
-//! In v1.36 these are the HorizontalPodAutoscaler (`autoscaling/v1` and `v2`, stored as `v2`) and the Event (of the core
-//! group and of `events.k8s.io`, stored as the core group's). [`scale`] is beside them: a kind of its own that is read
-//! out of others.
+//! In v1.36 these are the HorizontalPodAutoscaler (`autoscaling/v1` and `v2`, stored as `v2`) and the Event (of the
+//! core group and of `events.k8s.io`, stored as the core group's). [`scale`] is beside them: a kind of its own that is
+//! read out of others.
 //!
 //! A write is converted once it is decoded and has its defaults, so that strategies and validation see the stored
 //! version alone; a read is converted on its way out.

@@ -1,3 +1,5 @@
+//! Objects of the real server in each version.
+
 use capstan_api::{Value, json};
 
 use super::*;

@@ -32,7 +32,7 @@ pub(crate) fn object(served: &Served, body: &[u8], format: Format) -> Result<(Ma
         return Err(Refused::Unrecognized(format!("Object 'Kind' is missing in '{}'", text())));
     }
     let Value::Object(map) = &value else {
-        let ty = "struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }";
+        let ty = crate::handlers::decode::TYPE_META;
         let what = go_kind(&value);
         let words = format!("json: cannot unmarshal {what} into Go value of type {ty}");
         return Err(Refused::Unrecognized(format!("couldn't get version/kind; json parse error: {words}")));

@@ -77,7 +77,8 @@ impl Deletion {
         Ok(())
     }
 
-    /// Writes a condition of the definition, and at the end lets go of it. Returns the definition, if it is still the one.
+    /// Writes a condition of the definition, and at the end lets go of it. Returns the definition, if it is still the
+    /// one.
     async fn write(&self, condition: &Condition, release: bool) -> Result<Option<Map>, Status> {
         loop {
             let Some(object) = self.definitions.cache.peek("", &self.name) else { return Ok(None) };

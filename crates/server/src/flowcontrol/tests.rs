@@ -1,3 +1,5 @@
+//! Requests and where they belong.
+
 use capstan_api::{Value, json};
 
 use super::*;

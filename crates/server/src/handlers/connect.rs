@@ -1,4 +1,5 @@
-//! What the node of a pod answers: logs, shells and ports. Nodes are still to come; until then what can be said is said.
+//! What the node of a pod answers: logs, shells and ports. Nodes are still to come; until then what can be said is
+//! said.
 
 use capstan_api::Status;
 use http::StatusCode;

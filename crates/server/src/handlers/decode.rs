@@ -16,6 +16,12 @@ use crate::{base64, custom, registry::Resource};
 /// Where upstream says that its scheme of built-in kinds was made.
 const SCHEME: &str = "pkg/runtime/scheme.go:111";
 
+/// The Go type that a kind is looked for in.
+pub(crate) const TYPE_META: &str = concat!(
+    "struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; ",
+    "Kind string \"json:\\\"kind,omitempty\\\"\" }"
+);
+
 /// How much of a body that cannot be read is shown.
 const SUMMARY_BYTES: usize = 30;
 
@@ -251,8 +257,7 @@ fn kind_of(text: &[u8]) -> Result<(Str, Str), String> {
                 _ => "number",
             };
             reader.check_rest().map_err(step)?;
-            let ty = "struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }";
-            return Err(prefix(format!("json: cannot unmarshal {what} into Go value of type {ty}")));
+            return Err(prefix(format!("json: cannot unmarshal {what} into Go value of type {TYPE_META}")));
         }
     }
     loop {

@@ -1,3 +1,5 @@
+//! Checks and what they answer.
+
 use http_body_util::BodyExt;
 
 use super::*;

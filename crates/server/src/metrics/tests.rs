@@ -1,3 +1,5 @@
+//! Families, series and their text.
+
 use std::time::Duration;
 
 use http::StatusCode;

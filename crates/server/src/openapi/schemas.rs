@@ -8,8 +8,8 @@ use capstan_api::{
 use super::OpenApiVersion;
 use crate::discovery::json::Json;
 
-/// Types that are written as a string, a number or anything, but that OpenAPI has a name for: the name in the table, the
-/// one of OpenAPI, and the schema in version 3 and in version 2.
+/// Types that are written as a string, a number or anything, but that OpenAPI has a name for: the name in the table,
+/// the one of OpenAPI, and the schema in version 3 and in version 2.
 const SPECIAL: [(&str, &str, &str, &str); 12] = [
     ("time", "io.k8s.apimachinery.pkg.apis.meta.v1.Time", DATE_TIME, DATE_TIME),
     ("micro-time", "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime", DATE_TIME, DATE_TIME),

@@ -469,8 +469,8 @@ pub fn validate_update(gvk: &GroupVersionKind, new: &Map, old: &Map) -> ErrorLis
     errors
 }
 
-/// What is wrong with an object whose `subresource` (`status`, `resize` …) is to be updated, where it is the whole object
-/// that is written there. A subresource without rules of its own has its metadata looked at.
+/// What is wrong with an object whose `subresource` (`status`, `resize` …) is to be updated, where it is the whole
+/// object that is written there. A subresource without rules of its own has its metadata looked at.
 ///
 /// What is written as another kind, such as `Scale`, `Binding` or `Eviction`, goes to [`validate_create`] as that kind.
 #[must_use]

@@ -1,3 +1,5 @@
+//! Warnings of the real server.
+
 use capstan_api::{Value, json};
 
 use super::*;
