@@ -82,7 +82,7 @@ pub struct Config {
     /// The certificates of client authorities as PEM, for those who extend this server.
     pub client_ca: String,
     /// What is recorded of requests, and where that goes.
-    pub audit: Option<(audit::Policy, Box<dyn audit::Sink>)>,
+    pub audit: Option<audit::Recording>,
 }
 
 impl Default for Config {

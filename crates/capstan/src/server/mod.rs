@@ -13,7 +13,7 @@ use std::{
 use capstan_clock::{Ids as _, OsIds, RealClock, SharedClock};
 use capstan_server::{
     Config, Server, allocation,
-    audit::{LogConfig, LogFile, Policy, Sink},
+    audit::{LogConfig, LogFile, Policy, Recording},
     authentication::{
         self, CertificatePool, HeaderNames, JWKS_PATH, OpenIdDocuments, RequestHeaders, ServiceAccountConfig,
         StaticTokens, TokenIssuer,
@@ -279,7 +279,7 @@ fn request_headers(flags: &Flags) -> Result<Option<RequestHeaders>, String> {
 }
 
 /// What is recorded of requests, and where.
-fn audit_of(flags: &Flags, clock: &SharedClock) -> Result<Option<(Policy, Box<dyn Sink>)>, String> {
+fn audit_of(flags: &Flags, clock: &SharedClock) -> Result<Option<Recording>, String> {
     let (Some(policy), Some(path)) = (&flags.audit_policy, &flags.audit_log) else { return Ok(None) };
     let parsed = Policy::parse(&read(policy)?).map_err(|error| format!("{}: {error}", policy.display()))?;
     let config = LogConfig {

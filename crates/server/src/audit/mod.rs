@@ -46,6 +46,9 @@ pub trait Sink: Send + Sync {
     fn write(&self, line: &[u8]) -> io::Result<()>;
 }
 
+/// What is recorded of requests, and where that goes.
+pub type Recording = (Policy, Box<dyn Sink>);
+
 /// Audit with a policy.
 pub struct Audit {
     policy: Policy,
