@@ -12,6 +12,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("capstan-storage", &["clock"]),
     ("capstan-server", &["api", "storage", "clock"]),
     ("capstan", &["api", "storage", "server", "clock"]),
+    ("capstan-bench", &["api", "server", "storage", "clock"]),
     ("xtask", &["api"]),
     ("capstan-fuzz", &["api"]),
 ];
