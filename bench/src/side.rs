@@ -212,13 +212,9 @@ async fn until_answered(
     loop {
         let mut problem = "it does not listen".to_owned();
         if TcpStream::connect(address).await.is_ok() {
-            let endpoint = Endpoint::new(address, ca, token)?;
-            match endpoint.connect().await {
-                Err(error) => problem = error.to_string(),
-                Ok(connection) => match connection.call(first.clone()).await {
-                    Ok(_) => return Ok(endpoint),
-                    Err(error) => problem = error.to_string(),
-                },
+            match answered(address, ca, token, first).await {
+                Ok(endpoint) => return Ok(endpoint),
+                Err(error) => problem = error,
             }
         }
         for process in &mut *processes {
@@ -227,6 +223,14 @@ async fn until_answered(
         give_up(clock, end, &problem)?;
         clock.sleep(TRY).await;
     }
+}
+
+/// One try. The certificate of the authority may not be there yet either.
+async fn answered(address: SocketAddr, ca: &Path, token: &str, first: &Call) -> Result<Endpoint, String> {
+    let endpoint = Endpoint::new(address, ca, token)?;
+    let connection = endpoint.connect().await.map_err(|error| error.to_string())?;
+    connection.call(first.clone()).await.map_err(|error| error.to_string())?;
+    Ok(endpoint)
 }
 
 fn give_up(clock: &RealClock, end: Moment, problem: &str) -> Result<(), String> {
