@@ -29,21 +29,29 @@ const LOOK: Duration = Duration::from_millis(5);
 
 /// When each numbered write was due.
 #[derive(Debug)]
-pub(crate) struct Sent(Vec<AtomicU64>);
+pub(crate) struct Sent {
+    first: u64,
+    due: Vec<AtomicU64>,
+}
 
 impl Sent {
-    pub(crate) fn new(count: u64) -> Arc<Self> {
-        Arc::new(Sent((0..count).map(|_| AtomicU64::new(0)).collect()))
+    /// For `count` writes that are numbered from `first`.
+    pub(crate) fn new(first: u64, count: u64) -> Arc<Self> {
+        Arc::new(Sent { first, due: (0..count).map(|_| AtomicU64::new(0)).collect() })
+    }
+
+    fn slot(&self, number: u64) -> Option<&AtomicU64> {
+        self.due.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
     pub(crate) fn note(&self, number: u64, due: Moment) {
-        if let Some(slot) = self.0.get(number as usize) {
+        if let Some(slot) = self.slot(number) {
             slot.store(due.0.as_nanos() as u64, Ordering::Relaxed);
         }
     }
 
     fn latency(&self, number: u64, now: Moment) -> Option<Duration> {
-        let due = self.0.get(number as usize)?.load(Ordering::Relaxed);
+        let due = self.slot(number)?.load(Ordering::Relaxed);
         Some(now.0.saturating_sub(Duration::from_nanos(due)))
     }
 }
@@ -131,8 +139,8 @@ async fn follow(mut body: Incoming, shared: Arc<Shared>, histogram: Arc<Mutex<Hi
         let Ok(data) = frame.into_data() else { continue };
         let now = shared.clock.monotonic();
         lines.feed(data, |line| {
-            shared.events.fetch_add(1, Ordering::Relaxed);
             if let Some(latency) = number(line).and_then(|number| shared.sent.latency(number, now)) {
+                shared.events.fetch_add(1, Ordering::Relaxed);
                 histogram.lock().unwrap_or_else(PoisonError::into_inner).record(latency);
             }
         });

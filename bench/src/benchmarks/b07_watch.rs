@@ -80,7 +80,9 @@ pub(super) struct Seen {
 pub(super) async fn patches_seen(server: &Running, count: usize, time: Duration) -> Result<Seen, String> {
     let clock = RealClock::new();
     let total = (time.as_secs_f64() * RATE as f64) as u64;
-    let sent = Sent::new(total);
+    // No number twice, so that every patch changes its object and makes an event.
+    let first = (server.next() + 1) << 24;
+    let sent = Sent::new(first, total);
     let memory = server.usage().rss;
     let watchers = Watchers::open(server, count, CONFIG_MAPS, clock, &sent).await?;
     let (before, wire) = (server.usage(), server.endpoint.wire_bytes());
@@ -88,10 +90,10 @@ pub(super) async fn patches_seen(server: &Running, count: usize, time: Duration)
     let mut patches = JoinSet::new();
     let begin = clock.monotonic();
     load::paced(&clock, RATE, time, async |n, due| {
-        sent.note(n, due);
+        sent.note(first + n, due);
         let connection = connection.clone();
         patches.spawn(async move {
-            let body = format!(r#"{{"data":{{"seq":"{n}"}}}}"#);
+            let body = format!(r#"{{"data":{{"seq":"{}"}}}}"#, first + n);
             connection.call(Call::merge_patch(format!("{CONFIG_MAPS}/c{}", n % PATCHED), body)).await
         });
     })
