@@ -28,17 +28,20 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) async fn run(bench: &mut Bench) -> Result<(), String> {
     let counts: &[usize] = bench.settings.scale(&[10, 100, 1_000], &[10, 100, 1_000, 10_000]);
     let servers = bench.servers().await?;
+    let mut idle = Vec::new();
     for server in &servers {
         prepare(server).await?;
+        idle.push(server.usage().rss);
     }
     for &count in counts {
         let name = |what: &str| format!("{count} watchers, {what}");
         let late = Case::less(name("delivery p99"), "ms").point("delivery p99 over watchers", count);
         let whole = Case::more(name("events delivered"), "% of all").bound(100.0);
-        let rate = Case::more(name("events delivered"), "events/s").point("events delivered over watchers", count);
-        let memory = Case::less(name("memory for each"), "KB");
+        let rate = Case::more(name("throughput"), "events/s").point("events delivered a second over watchers", count);
+        let memory =
+            Case::less(name("memory for each"), "KB").point("memory of a watcher, in KB, over watchers", count);
         for round in 1..=bench.settings.rounds {
-            for server in &servers {
+            for (server, idle) in servers.iter().zip(&idle) {
                 let side = server.side.name();
                 bench.say(&format!("{count} watchers, {side}, round {round} of {}", bench.settings.rounds));
                 let seen = match patches_seen(server, count, bench.settings.time).await {
@@ -50,7 +53,7 @@ pub(super) async fn run(bench: &mut Bench) -> Result<(), String> {
                 };
                 bench.add(&whole, side, Sample::of(seen.percent));
                 bench.add(&rate, side, Sample::of(seen.rate));
-                bench.add(&memory, side, Sample::of(seen.kb));
+                bench.add(&memory, side, Sample::of((seen.rss - idle).max(0.0) * 1e3 / count as f64));
                 bench.add(&late, side, seen.sample);
             }
         }
@@ -70,8 +73,8 @@ pub(super) struct Seen {
     percent: f64,
     /// Events that came, in a second.
     rate: f64,
-    /// What each watcher cost in memory.
-    kb: f64,
+    /// The memory of the server when all watches were open, in MB.
+    rss: f64,
     /// How late they came; the value is the 99th percentile.
     pub(super) sample: Sample,
 }
@@ -83,7 +86,6 @@ pub(super) async fn patches_seen(server: &Running, count: usize, time: Duration)
     // No number twice, so that every patch changes its object and makes an event.
     let first = (server.next() + 1) << 24;
     let sent = Sent::new(first, total);
-    let memory = server.usage().rss;
     let watchers = Watchers::open(server, count, CONFIG_MAPS, clock, &sent).await?;
     let (before, wire) = (server.usage(), server.endpoint.wire_bytes());
     let connection = server.connect().await?;
@@ -118,7 +120,7 @@ pub(super) async fn patches_seen(server: &Running, count: usize, time: Duration)
     Ok(Seen {
         percent: seen as f64 * 100.0 / expected.max(1) as f64,
         rate: seen as f64 / took.as_secs_f64(),
-        kb: (before.rss - memory).max(0.0) * 1e3 / count as f64,
+        rss: before.rss,
         sample: sample.used(before, after, seen),
     })
 }
