@@ -78,8 +78,7 @@ impl Bench {
         case: Case,
         servers: &[Running],
         mut round: impl AsyncFnMut(&Running) -> Result<Sample, String>,
-    ) -> Result<(), String> {
-        let mut row = Row::new(self.current, case);
+    ) {
         let mut failed = Vec::new();
         for at in 1..=self.settings.rounds {
             for server in servers {
@@ -87,21 +86,19 @@ impl Bench {
                 if failed.contains(&side) {
                     continue;
                 }
-                self.say(&format!("{}, {side}, round {at} of {}", row.case.name, self.settings.rounds));
+                self.say(&format!("{}, {side}, round {at} of {}", case.name, self.settings.rounds));
                 match round(server).await {
-                    Ok(sample) => row.add(side, sample),
+                    Ok(sample) => self.add(&case, side, sample),
                     Err(error) => {
-                        self.failures.push(format!("{} {}: {error}", self.current, row.case.name));
+                        self.failures.push(format!("{} {}: {error}", self.current, case.name));
                         failed.push(side);
                     }
                 }
             }
         }
-        self.rows.push(row);
-        Ok(())
     }
 
-    /// Adds a sample that was measured otherwise.
+    /// Adds a sample.
     pub(crate) fn add(&mut self, case: &Case, side: &'static str, sample: Sample) {
         let found = self.rows.iter_mut().find(|row| row.benchmark == self.current && row.case.name == case.name);
         match found {

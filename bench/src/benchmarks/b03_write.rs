@@ -32,7 +32,7 @@ pub(super) async fn run(bench: &mut Bench) -> Result<(), String> {
                 .rounds(case, &servers, async |server| {
                     load::closed(server, in_flight, time, move |n| objects::create_config_map(n, kb * 1024)).await
                 })
-                .await?;
+                .await;
         }
     }
     for server in &servers {
@@ -41,14 +41,14 @@ pub(super) async fn run(bench: &mut Bench) -> Result<(), String> {
     }
     for &in_flight in loads {
         let case = Case::more(format!("update 1 KB, {in_flight} in flight"), "ops/s");
-        bench.rounds(case, &servers, async |server| load::closed(server, in_flight, time, update).await).await?;
+        bench.rounds(case, &servers, async |server| load::closed(server, in_flight, time, update).await).await;
     }
     let case = Case::less(format!("create 1 KB, {RATE} a second, p99"), "ms");
     bench
         .rounds(case, &servers, async |server| {
             load::open(server, RATE, time, |n| objects::create_config_map(n, 1024)).await
         })
-        .await?;
+        .await;
     bench.end(servers).await;
     Ok(())
 }

@@ -26,7 +26,7 @@ pub(super) async fn run(bench: &mut Bench) -> Result<(), String> {
                 .rounds(case, &servers, async |server| {
                     load::closed(server, in_flight, time, move |n| get(n).accept(accept)).await
                 })
-                .await?;
+                .await;
         }
     }
     bench.end(servers).await;

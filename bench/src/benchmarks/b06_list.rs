@@ -41,7 +41,7 @@ pub(super) async fn run(bench: &mut Bench) -> Result<(), String> {
                     .rounds(case, &servers, async |server| {
                         load::repeated(server, at_once, repeats, Call::get(*query)).await
                     })
-                    .await?;
+                    .await;
             }
         }
         let case = Case::more(format!("GET of {count} pods, 100 in flight"), "ops/s")
@@ -50,7 +50,7 @@ pub(super) async fn run(bench: &mut Bench) -> Result<(), String> {
             .rounds(case, &servers, async |server| {
                 load::closed(server, 100, time, move |n| Call::get(objects::pod(n % count))).await
             })
-            .await?;
+            .await;
     }
     bench.end(servers).await;
     Ok(())

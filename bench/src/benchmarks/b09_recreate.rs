@@ -30,7 +30,7 @@ pub(super) async fn run(bench: &mut Bench) -> Result<(), String> {
         load::fill(server, 0, count, |n| objects::create_config_map(n, BYTES)).await?;
     }
     let case = Case::less(format!("delete and create among {count}, seen, p99"), "ms");
-    bench.rounds(case, &servers, async |server| recreated(server, count, repeats).await).await?;
+    bench.rounds(case, &servers, async |server| recreated(server, count, repeats).await).await;
     bench.end(servers).await;
     Ok(())
 }
