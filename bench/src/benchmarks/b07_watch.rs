@@ -22,6 +22,8 @@ pub(super) const RATE: u64 = 100;
 const PATCHED: u64 = 100;
 /// The size of each.
 const BYTES: usize = 200;
+/// Below so many watchers their memory is lost in that of everything else.
+const FEW: usize = 1_000;
 /// How long nothing may come until what is missing is taken for lost.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -53,7 +55,9 @@ pub(super) async fn run(bench: &mut Bench) -> Result<(), String> {
                 };
                 bench.add(&whole, side, Sample::of(seen.percent));
                 bench.add(&rate, side, Sample::of(seen.rate));
-                bench.add(&memory, side, Sample::of((seen.rss - idle).max(0.0) * 1e3 / count as f64));
+                if count >= FEW {
+                    bench.add(&memory, side, Sample::of((seen.rss - idle).max(0.0) * 1e3 / count as f64));
+                }
                 bench.add(&late, side, seen.sample);
             }
         }
