@@ -16,7 +16,7 @@ use crate::{
 /// How often a kind that is not served yet is asked for.
 const TRY: Duration = Duration::from_millis(10);
 /// How long it may take until one is.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) async fn run(bench: &mut Bench) -> Result<(), String> {
     let counts: &[u64] = bench.settings.scale(&[10, 50], &[10, 100, 500, 2_000]);
