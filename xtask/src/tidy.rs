@@ -13,6 +13,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("capstan-storage", &["clock"]),
     ("capstan-server", &["api", "cel", "storage", "clock"]),
     ("capstan", &["api", "storage", "server", "clock"]),
+    ("capstan-bench", &["api", "server", "storage", "clock"]),
     ("xtask", &["api"]),
     ("capstan-fuzz", &["api", "cel"]),
 ];

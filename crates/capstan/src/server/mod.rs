@@ -31,6 +31,9 @@ const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 /// The administrator.
 const ADMIN: &str = "kubernetes-admin";
 
+/// How many threads wait for the disk at most. More would only wait for each other, and each has its heap.
+const BLOCKING_THREADS: usize = 4;
+
 /// How long requests under way have when the server is to end.
 const SHUTDOWN: Duration = Duration::from_secs(10);
 
@@ -61,7 +64,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), String> {
 
 /// Runs a future on a runtime of its own.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, String>>) -> Result<T, String> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().max_blocking_threads(BLOCKING_THREADS).build();
     runtime.map_err(|error| format!("cannot start: {error}"))?.block_on(work)
 }
 

@@ -1,9 +1,9 @@
 //! ComponentStatuses: what the control plane is made of and how it does. Deprecated, and still asked for.
 
 use bytes::Bytes;
-use capstan_api::{Status, object::ListMeta};
+use capstan_api::{GroupResource, Status, object::ListMeta};
 
-use super::{call::Call, read::not_found};
+use super::call::Call;
 use crate::http::Response;
 
 /// The parts of this control plane: the store, which has answered if this does.
@@ -21,6 +21,8 @@ pub(crate) fn components(call: &Call<'_>) -> Result<Response, Status> {
         return form.list_of(&call.resource, ListMeta::default(), items, call.now());
     }
     let found = COMPONENTS.iter().find(|(name, _)| *name == call.info.name);
-    let (_, text) = found.ok_or_else(|| not_found(&call.resource, &call.info.name))?;
+    // Upstream names it in the singular here.
+    let resource = GroupResource::from_static("", "componentstatus");
+    let (_, text) = found.ok_or_else(|| Status::not_found(&resource, &call.info.name))?;
     form.object(&call.resource, 200, json(text), call.now())
 }

@@ -21,6 +21,9 @@ use crate::{
 /// All resources, by what a request names.
 type Table = HashMap<GroupVersionResource, Arc<Resource>>;
 
+/// How often a cache that is being filled is waited for, each time as long as a read waits.
+const FILL_ATTEMPTS: u32 = 200;
+
 /// What is served, over one store.
 pub struct Registry {
     /// The store.
@@ -119,7 +122,14 @@ impl Registry {
     /// When the store has no answer.
     pub async fn filled(&self) -> Result<(), CacheError> {
         for stored in self.all_stored() {
-            stored.filled().await?;
+            let mut attempts = FILL_ATTEMPTS;
+            // A large store takes longer to read than a request would wait.
+            while let Err(error) = stored.filled().await {
+                attempts -= 1;
+                if attempts == 0 || !matches!(error, CacheError::Behind { .. }) {
+                    return Err(error);
+                }
+            }
         }
         Ok(())
     }
