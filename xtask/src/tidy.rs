@@ -12,6 +12,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("capstan-cel", &["api"]),
     ("capstan-storage", &["clock"]),
     ("capstan-server", &["api", "storage", "clock"]),
+    ("capstan-client", &["api", "clock"]),
+    ("capstan-runtime", &["client", "api", "clock"]),
     ("capstan", &["api", "storage", "server", "clock"]),
     ("xtask", &["api"]),
     ("capstan-fuzz", &["api", "cel"]),
