@@ -18,6 +18,8 @@ pub mod list_watch;
 mod lister;
 pub mod reflector;
 pub mod store;
+#[cfg(test)]
+mod testing;
 
 pub use error::Error;
 pub use factory::SharedInformerFactory;

@@ -195,11 +195,13 @@ impl Machine {
                 (effect_of(*event_type, Effect::Collect), Next::Read)
             }
             (State::Watching(watched), Input::Event { event_type, resource_version, .. }) => {
-                if !resource_version.is_empty() {
+                let progress = !resource_version.is_empty() && self.last_sync_resource_version != *resource_version;
+                if progress {
                     self.last_sync_resource_version = (*resource_version).to_owned();
                 }
                 (self.rewatches, self.expired_in_a_row) = (0, 0);
-                self.state = State::Watching(Watched { events: true, ..watched });
+                // Who only says again what is known, and ends, would have us ask for ever.
+                self.state = State::Watching(Watched { events: watched.events || progress, ..watched });
                 (effect_of(*event_type, Effect::Apply), Next::Read)
             }
             (State::WatchListing(watched), Input::Ended) => {

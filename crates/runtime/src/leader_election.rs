@@ -1,0 +1,1 @@
+//! Electing a leader by Lease.
