@@ -8,7 +8,7 @@
 //! Not for: deciding what to do about an event (`capstan-runtime` does), and nothing here knows of sockets: whoever can
 //! list and watch can be a source.
 
-mod beat;
+pub mod beat;
 pub mod delta_fifo;
 mod error;
 pub mod factory;

@@ -10,13 +10,13 @@ use std::{
     time::Duration,
 };
 
-use capstan_client::Key;
+use capstan_client::{
+    Key,
+    beat::{Either, race},
+};
 use capstan_clock::SharedClock;
 
-use crate::{
-    beat::{Either, race},
-    workqueue::{AddOpts, PriorityQueue, default_controller_rate_limiter},
-};
+use crate::workqueue::{AddOpts, PriorityQueue, default_controller_rate_limiter};
 
 /// What is to happen to a key after a success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,6 @@
 //!
 //! Not for: talking to the server and keeping copies of objects (`capstan-client` does).
 
-mod beat;
 mod controller;
 pub mod handler;
 pub mod leader_election;

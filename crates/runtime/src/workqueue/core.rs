@@ -10,11 +10,11 @@ use std::{
     time::Duration,
 };
 
+use capstan_client::beat::race;
 use capstan_clock::{Moment, SharedClock};
 use tokio::sync::Notify;
 
 use super::Metrics;
-use crate::beat::race;
 
 /// What can be in a queue.
 pub trait Item: Clone + Eq + Hash + Send + 'static {}
