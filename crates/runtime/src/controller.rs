@@ -203,3 +203,89 @@ async fn caught<F: Future>(make: impl FnOnce() -> F) -> Option<F::Output> {
     })
     .await
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::{HashMap, HashSet},
+        sync::Mutex,
+    };
+
+    use capstan_clock::{ManualClock, Timestamp};
+
+    use super::*;
+
+    /// Does what the key says: its words are what each attempt does.
+    #[derive(Default)]
+    struct Script {
+        attempts: Mutex<HashMap<Key, usize>>,
+        busy: Mutex<HashSet<Key>>,
+    }
+
+    impl Reconciler for Arc<Script> {
+        async fn reconcile(&self, key: Key) -> Result<Action, ReconcileError> {
+            assert!(self.busy.lock().unwrap().insert(key.clone()), "never two at once");
+            tokio::task::yield_now().await;
+            self.busy.lock().unwrap().remove(&key);
+            let attempt = {
+                let mut attempts = self.attempts.lock().unwrap();
+                let attempt = attempts.entry(key.clone()).or_default();
+                *attempt += 1;
+                *attempt - 1
+            };
+            match key.name().split('-').nth(attempt).unwrap_or("ok") {
+                "fail" => Err(ReconcileError::Retry("fail".to_owned())),
+                "terminal" => Err(ReconcileError::Terminal("terminal".to_owned())),
+                "panic" => panic!("a panic that the test wants"),
+                "hang" => std::future::pending().await,
+                "again" => Ok(Action::RequeueAfter(Duration::from_secs(60))),
+                _ => Ok(Action::Done),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn outcomes() {
+        let clock = ManualClock::at("2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap());
+        let seen: Arc<Mutex<HashMap<Key, Vec<&'static str>>>> = Arc::default();
+        let to = Arc::clone(&seen);
+        let controller = Controller::new(Arc::new(Script::default()), Arc::new(clock.clone()))
+            .max_concurrent_reconciles(3)
+            .reconciliation_timeout(Duration::from_secs(30))
+            .on_outcome(move |key, outcome| {
+                to.lock().unwrap().entry(key.clone()).or_default().push(match outcome {
+                    Outcome::Action(Action::Done) => "done",
+                    Outcome::Action(Action::RequeueAfter(_)) => "again",
+                    Outcome::Error(ReconcileError::Retry(_)) => "retry",
+                    Outcome::Error(ReconcileError::Terminal(_)) => "terminal",
+                    Outcome::TimedOut => "late",
+                    Outcome::Panicked => "panicked",
+                });
+            });
+        let cases: [(&str, &[&str]); 6] = [
+            ("ok", &["done"]),
+            ("fail-fail", &["retry", "retry", "done"]),
+            ("panic-ok", &["panicked", "done"]),
+            ("terminal", &["terminal"]),
+            ("hang-again-fail", &["late", "again", "retry", "done"]),
+            ("again-panic-terminal", &["again", "panicked", "terminal"]),
+        ];
+        let queue = controller.queue().clone();
+        for (name, _) in cases {
+            queue.add(Key::new("ns", name));
+        }
+        let running = tokio::spawn(controller.run());
+        for _ in 0..300 {
+            for _ in 0..20 {
+                tokio::task::yield_now().await;
+            }
+            clock.advance(Duration::from_secs(1));
+        }
+        for (name, expected) in cases {
+            assert_eq!(seen.lock().unwrap()[&Key::new("ns", name)], expected, "{name}");
+            assert_eq!(queue.num_requeues(&Key::new("ns", name)), 0, "{name}");
+        }
+        queue.shut_down_with_drain().await;
+        running.await.unwrap();
+    }
+}

@@ -134,6 +134,8 @@ pub struct LeaderElector {
     observed: Option<Observed>,
     /// Until when this one leads; none when it does not.
     leads_until: Option<Moment>,
+    /// Somebody may have written: read before writing.
+    must_read: bool,
     reported: String,
 }
 
@@ -159,7 +161,7 @@ impl LeaderElector {
             return Err(ConfigError("retryPeriod must be greater than zero"));
         }
         let (state, reported) = (State::Idle, String::new());
-        Ok(LeaderElector { config, ids, state, observed: None, leads_until: None, reported })
+        Ok(LeaderElector { config, ids, state, observed: None, leads_until: None, must_read: false, reported })
     }
 
     /// Whether this one may act as the leader now.
@@ -208,6 +210,7 @@ impl LeaderElector {
         }
         match (state, input) {
             (State::Getting, Input::Found(record, version)) => {
+                self.must_read = false;
                 if self.observed.as_ref().is_none_or(|observed| observed.version != version) {
                     self.observed = Some(Observed { record, version, at: now });
                 }
@@ -232,7 +235,7 @@ impl LeaderElector {
                 self.wait(now)
             }
             (State::Idle, Input::Waited) => match &self.observed {
-                Some(Observed { record, version, .. }) if self.leads_until.is_some() => {
+                Some(Observed { record, version, .. }) if self.leads_until.is_some() && !self.must_read => {
                     let renewed = LeaderElectionRecord { renew_time: date, ..record.clone() };
                     self.state = State::Writing { record: renewed.clone(), asked: now };
                     Next::Update(renewed, version.clone())
@@ -243,8 +246,7 @@ impl LeaderElector {
                 }
             },
             (State::Getting | State::Writing { .. }, Input::Failed) if self.leads_until.is_some() => {
-                // Somebody may have written: look before the next attempt, and soon.
-                self.observed = None;
+                self.must_read = true;
                 self.wait(now)
             }
             _ => self.wait(now),
