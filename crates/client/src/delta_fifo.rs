@@ -86,7 +86,7 @@ impl<K> Deltas<K> {
     }
 
     /// In the order in which they happened.
-    pub fn into_iter(self) -> impl Iterator<Item = Delta<K>> {
+    pub fn in_order(self) -> impl Iterator<Item = Delta<K>> {
         self.deleted.map(Delta::Deleted).into_iter().chain(self.present)
     }
 }

@@ -237,6 +237,12 @@ impl<K: Object> Indexer<K> {
         self.state.read().unwrap_or_else(PoisonError::into_inner).get(key).map(Arc::clone)
     }
 
+    /// Whether there are no objects.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.state.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     /// All keys, in order.
     #[must_use]
     pub fn list_keys(&self) -> Vec<Key> {
@@ -255,5 +261,60 @@ impl<K: Object> Indexer<K> {
     /// There is no such index.
     pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Arc<K>>, IndexError> {
         self.snapshot().by_index(index, value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use capstan_api::Unstructured;
+
+    use super::*;
+    use crate::testing::object;
+
+    fn put(indexer: &Indexer<Unstructured>, namespace: &str, name: &str, team: &str) {
+        let mut thing = Unstructured::decode(object(name, 1).as_bytes()).expect("it is an object");
+        thing.set_namespace(namespace);
+        thing.set_uid(team);
+        indexer.insert(&Key::of(&thing), Arc::new(thing));
+    }
+
+    fn names(found: &[Arc<Unstructured>]) -> String {
+        found.iter().map(|object| object.name()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn indices_follow() {
+        let by_team: IndexFunc<Unstructured> =
+            Arc::new(|object| object.uid().split(',').filter(|team| !team.is_empty()).map(Str::from).collect());
+        let indexer = Indexer::new(Indexers::from([("early".into(), Arc::clone(&by_team))]));
+        let check = |index: &str, value: &str, expected: &str| {
+            assert_eq!(names(&indexer.by_index(index, value).unwrap()), expected, "{index} {value}");
+        };
+        put(&indexer, "one", "a", "red");
+        put(&indexer, "one", "b", "red,blue");
+        put(&indexer, "one0", "c", "");
+        put(&indexer, "", "node", "red");
+        let before = indexer.snapshot();
+        indexer.add_indexers(Indexers::from([("late".into(), by_team)]));
+        for index in ["early", "late"] {
+            check(index, "red", "node a b");
+            check(index, "blue", "b");
+            check(index, "green", "");
+        }
+        check(NAMESPACE_INDEX, "one", "a b");
+        check(NAMESPACE_INDEX, "one0", "c");
+        check(NAMESPACE_INDEX, "on", "");
+        put(&indexer, "one", "a", "blue");
+        indexer.remove(&Key::new("one", "b"));
+        indexer.remove(&Key::new("one", "never there"));
+        for index in ["early", "late"] {
+            check(index, "red", "node");
+            check(index, "blue", "a");
+        }
+        assert_eq!(names(&before.by_index("early", "red").unwrap()), "node a b", "what was seen stays");
+        assert_eq!(before.by_index("late", "red").unwrap_err().to_string(), "Index with name late does not exist");
+        assert_eq!(indexer.snapshot().index_values("early").unwrap(), ["blue", "red"]);
+        assert_eq!(before.index_values(NAMESPACE_INDEX).unwrap(), ["", "one", "one0"]);
+        assert_eq!((before.len(), indexer.list_keys().len(), before.is_empty()), (4, 3, false));
     }
 }

@@ -302,7 +302,9 @@ impl LeaderElector {
     /// Goes, and frees the Lease if it is this one's: others need not wait.
     fn stop(&mut self, now: Moment, date: Timestamp, changes: &mut Vec<Change>) -> Next {
         let led = self.is_leader(now);
-        let next = self.leads_until.is_some().then(|| self.lose(changes)).unwrap_or(Next::Stopped);
+        if self.leads_until.is_some() {
+            self.lose(changes);
+        }
         self.state = State::Stopped;
         match self.observed.take() {
             Some(observed) if led => {
@@ -316,7 +318,7 @@ impl LeaderElector {
                 };
                 Next::Update(record, observed.version)
             }
-            _ => next,
+            _ => Next::Stopped,
         }
     }
 }

@@ -136,7 +136,7 @@ impl<K: Object> Shared<K> {
     /// Empties the queue: into the store first, then to all listeners. Only those who are due hear of a resync.
     fn process(&self, processor: &mut Processor<K>, due: &[Arc<Buffer<K>>]) {
         while let Some(Popped { key, deltas, is_in_initial_list }) = processor.fifo.pop() {
-            for delta in deltas.into_iter() {
+            for delta in deltas.in_order() {
                 if let Delta::Sync(object) = delta {
                     let again = Notification::Update { old: Arc::clone(&object), new: object };
                     due.iter().for_each(|buffer| buffer.push_sync(&key, again.clone()));
@@ -172,7 +172,7 @@ impl<K: Object> Shared<K> {
 
 impl<K: Object> ReflectorStore<K> for Arc<Shared<K>> {
     fn is_empty(&self) -> bool {
-        self.indexer.snapshot().is_empty()
+        self.indexer.is_empty()
     }
 
     fn get(&self, key: &str) -> Option<Arc<K>> {

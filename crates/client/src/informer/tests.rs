@@ -394,7 +394,7 @@ proptest! {
         let mut truth: BTreeMap<Key, Arc<Unstructured>> = BTreeMap::new();
         let pop = |fifo: &mut DeltaFIFO<Unstructured>| {
             let Some(popped) = fifo.pop() else { return };
-            for delta in popped.deltas.into_iter() {
+            for delta in popped.deltas.in_order() {
                 match delta {
                     Delta::Deleted(_) => drop(known.remove(&popped.key)),
                     other => drop(known.insert(&popped.key, Arc::clone(other.object()))),

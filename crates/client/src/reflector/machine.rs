@@ -305,11 +305,10 @@ impl Machine {
             // The pages took too long: all at once then, and no token that could expire.
             return self.list(requested, 0);
         }
-        if error.is_expired() || error.is_too_large_resource_version() {
-            if !self.is_last_sync_resource_version_unavailable {
-                self.is_last_sync_resource_version_unavailable = true;
-                return self.go(now, Then::List);
-            }
+        let is_gone = error.is_expired() || error.is_too_large_resource_version();
+        if is_gone && !self.is_last_sync_resource_version_unavailable {
+            self.is_last_sync_resource_version_unavailable = true;
+            return self.go(now, Then::List);
         }
         self.wait(now, Then::Relist, Some(error))
     }
