@@ -1,5 +1,7 @@
 //! Informers on the real server, over a road that fails: dropped watches, versions that are gone, errors.
 
+#![expect(clippy::unwrap_used, reason = "all of it is a test")]
+
 use std::{
     collections::{BTreeMap, VecDeque},
     fmt::Write as _,

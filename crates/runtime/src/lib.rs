@@ -1,8 +1,8 @@
 //! controller-runtime for Rust: what turns changes into work, and does it.
 //!
 //! A change becomes a key in a work queue ([`workqueue`]), never twice at the same time; a [`Controller`] takes keys
-//! and lets a [`Reconciler`] look at the present state. [`retry_on_conflict`] writes against others, [`leader_election`]
-//! keeps all but one from writing at all. All waiting is on the injected clock.
+//! and lets a [`Reconciler`] look at the present state. [`retry_on_conflict`] writes against others,
+//! [`leader_election`] keeps all but one from writing at all. All waiting is on the injected clock.
 //!
 //! Not for: talking to the server and keeping copies of objects (`capstan-client` does).
 

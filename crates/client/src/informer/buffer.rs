@@ -12,9 +12,9 @@ use crate::Key;
 
 /// What a handler has not heard yet: at most one entry a key, so no more than there are keys.
 ///
-/// Filling it never waits, so a slow handler is nobody's trouble but its own: it hears less often, and then of the newest
-/// state. For each key what it hears fits together: add, any number of updates, delete, and so on. Keys come in the order
-/// in which the first thing happened to them that was not heard yet.
+/// Filling it never waits, so a slow handler is nobody's trouble but its own: it hears less often, and then of the
+/// newest state. For each key what it hears fits together: add, any number of updates, delete, and so on. Keys come in
+/// the order in which the first thing happened to them that was not heard yet.
 #[derive(Debug)]
 pub(crate) struct Buffer<K> {
     state: Mutex<State<K>>,

@@ -10,8 +10,8 @@ use super::{Deleted, buffer::Buffer, notification::Notification};
 
 /// Is told of changes of objects.
 ///
-/// The store has a change before a handler hears of it. Calls come one at a time; for one object they fit together: add,
-/// any number of updates, delete. Who is slow hears of the newest state only, and keeps nobody waiting.
+/// The store has a change before a handler hears of it. Calls come one at a time; for one object they fit together:
+/// add, any number of updates, delete. Who is slow hears of the newest state only, and keeps nobody waiting.
 pub trait ResourceEventHandler<K>: Send + 'static {
     /// An object is there. `is_in_initial_list` when it was there before the handler listened.
     fn on_add(&mut self, object: &Arc<K>, is_in_initial_list: bool);

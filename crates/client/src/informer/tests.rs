@@ -344,7 +344,7 @@ proptest! {
         let hear = |view: &mut BTreeMap<String, u64>| {
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             let (_, notification) = runtime.block_on(buffer.next()).unwrap();
-            let mut gone = |view: &mut BTreeMap<String, u64>, old: &Deleted<Unstructured>| {
+            let gone = |view: &mut BTreeMap<String, u64>, old: &Deleted<Unstructured>| {
                 assert!(view.remove(&name(old.object())).is_some());
             };
             match notification {

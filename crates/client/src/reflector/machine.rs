@@ -113,8 +113,8 @@ enum Then {
 
 /// List, then watch, for ever.
 ///
-/// It never asks again at once after a failure: there is a wait, except that a version which is gone is given up and the
-/// list asked for without one, once. A watch that breaks is begun again where it was; everything is listed again
+/// It never asks again at once after a failure: there is a wait, except that a version which is gone is given up and
+/// the list asked for without one, once. A watch that breaks is begun again where it was; everything is listed again
 /// only when the server no longer knows that version, or too many attempts have failed.
 #[derive(Debug)]
 pub struct Machine {

@@ -12,8 +12,8 @@ use super::{
 
 /// A queue in which an item is at most once, however often it is added, and which hands out no item that is in work.
 ///
-/// Items come in the order in which they were added. One that is added while it is in work is handed out again when that
-/// is done. Clones are the same queue; any task may call any method, and none but [`get`](Self::get) and
+/// Items come in the order in which they were added. One that is added while it is in work is handed out again when
+/// that is done. Clones are the same queue; any task may call any method, and none but [`get`](Self::get) and
 /// [`shut_down_with_drain`](Self::shut_down_with_drain) waits.
 #[derive(Debug)]
 pub struct WorkQueue<T: Item> {

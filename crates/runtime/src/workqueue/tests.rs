@@ -289,7 +289,8 @@ impl Model {
 
 async fn many_workers(items: Vec<u8>, workers: usize) {
     let queue = WorkQueue::new(Arc::new(clock()));
-    let (busy, seen): (Arc<Mutex<HashSet<u8>>>, Arc<Mutex<HashMap<u8, usize>>>) = Default::default();
+    let busy: Arc<Mutex<HashSet<u8>>> = Arc::default();
+    let seen: Arc<Mutex<HashMap<u8, usize>>> = Arc::default();
     let tasks: Vec<_> = (0..workers)
         .map(|_| {
             let (queue, busy, seen) = (queue.clone(), Arc::clone(&busy), Arc::clone(&seen));
