@@ -129,7 +129,7 @@ impl ListerWatcher for Source {
     fn list(&self, options: ListOptions) -> BoxFuture<'_, Result<ListPage, Error>> {
         Box::pin(async move {
             let faults = &self.road.faults;
-            if faults.on && faults.lists.fetch_add(1, Ordering::SeqCst) % 3 == 0 {
+            if faults.on && faults.lists.fetch_add(1, Ordering::SeqCst).is_multiple_of(3) {
                 return Err(Status::internal_error("a fault that the test wants").into());
             }
             let uri = format!("{}?{}", self.path, query(&options, false));
