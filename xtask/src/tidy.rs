@@ -12,6 +12,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("capstan-cel", &["api"]),
     ("capstan-storage", &["clock"]),
     ("capstan-server", &["api", "cel", "storage", "clock"]),
+    ("capstan-client", &["api", "clock"]),
+    ("capstan-runtime", &["client", "api", "clock"]),
     ("capstan", &["api", "storage", "server", "clock"]),
     ("capstan-bench", &["api", "server", "storage", "clock"]),
     ("xtask", &["api"]),

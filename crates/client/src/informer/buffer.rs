@@ -1,0 +1,159 @@
+//! What a handler has not heard yet.
+
+use std::{
+    collections::{BTreeMap, HashMap, hash_map::Entry},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::{Notify, watch};
+
+use super::notification::Notification;
+use crate::Key;
+
+/// What a handler has not heard yet: at most one entry a key, so no more than there are keys.
+///
+/// Filling it never waits, so a slow handler is nobody's trouble but its own: it hears less often, and then of the
+/// newest state. For each key what it hears fits together: add, any number of updates, delete, and so on. Keys come in
+/// the order in which the first thing happened to them that was not heard yet.
+#[derive(Debug)]
+pub(crate) struct Buffer<K> {
+    state: Mutex<State<K>>,
+    wake: Notify,
+    synced: watch::Sender<bool>,
+}
+
+#[derive(Debug)]
+struct State<K> {
+    entries: HashMap<Key, (u64, Notification<K>)>,
+    order: BTreeMap<u64, Key>,
+    next: u64,
+    /// What came before this belongs to the first list.
+    sync_at: Option<u64>,
+    /// What the handler is being told.
+    telling: Option<u64>,
+    closed: bool,
+}
+
+impl<K> State<K> {
+    fn is_synced(&self) -> bool {
+        let first = self.telling.or_else(|| self.order.keys().next().copied());
+        self.sync_at.is_some_and(|sync_at| first.is_none_or(|first| first >= sync_at))
+    }
+}
+
+impl<K> Default for Buffer<K> {
+    fn default() -> Self {
+        let state = State {
+            entries: HashMap::new(),
+            order: BTreeMap::new(),
+            next: 0,
+            sync_at: None,
+            telling: None,
+            closed: false,
+        };
+        Buffer { state: Mutex::new(state), wake: Notify::new(), synced: watch::Sender::new(false) }
+    }
+}
+
+impl<K> Buffer<K> {
+    fn lock(&self) -> MutexGuard<'_, State<K>> {
+        // Nothing panics under the lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds what is to be told.
+    pub(crate) fn push(&self, key: &Key, notification: Notification<K>) {
+        let mut state = self.lock();
+        let State { entries, order, next, .. } = &mut *state;
+        match entries.entry(key.clone()) {
+            Entry::Vacant(entry) => {
+                order.insert(*next, key.clone());
+                entry.insert((*next, notification));
+                *next += 1;
+            }
+            Entry::Occupied(entry) => {
+                let (at, earlier) = entry.remove();
+                match earlier.then(notification) {
+                    Some(both) => drop(entries.insert(key.clone(), (at, both))),
+                    None => drop(order.remove(&at)),
+                }
+            }
+        }
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    /// Adds what is to be told again, unless there is something newer to tell.
+    pub(crate) fn push_sync(&self, key: &Key, notification: Notification<K>) {
+        if !self.lock().entries.contains_key(key) {
+            self.push(key, notification);
+        }
+    }
+
+    /// All of the first list is in it.
+    pub(crate) fn mark_synced(&self) {
+        let mut state = self.lock();
+        let next = state.next;
+        state.sync_at.get_or_insert(next);
+        self.publish(&state);
+    }
+
+    fn publish(&self, state: &State<K>) {
+        let synced = state.is_synced();
+        self.synced.send_if_modified(|was| {
+            !*was && synced && {
+                *was = true;
+                true
+            }
+        });
+    }
+
+    /// Whether the handler has heard all of the first list.
+    pub(crate) fn synced(&self) -> watch::Receiver<bool> {
+        self.synced.subscribe()
+    }
+
+    /// Nothing will be told any more, and what waits is forgotten.
+    pub(crate) fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        state.entries.clear();
+        state.order.clear();
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    /// What to tell next, once there is something; none when it is closed. What was told before is done with.
+    pub(crate) async fn next(&self) -> Option<(Key, Notification<K>)> {
+        loop {
+            {
+                let mut state = self.lock();
+                state.telling = None;
+                if state.closed {
+                    return None;
+                }
+                if let Some((at, key)) = state.order.pop_first() {
+                    state.telling = Some(at);
+                    if let Some((_, notification)) = state.entries.remove(&key) {
+                        return Some((key, notification));
+                    }
+                    continue;
+                }
+                self.publish(&state);
+            }
+            self.wake.notified().await;
+        }
+    }
+
+    /// How many keys wait.
+    pub(crate) fn len(&self) -> usize {
+        self.lock().order.len()
+    }
+
+    /// What was told is done with.
+    pub(crate) fn told(&self) {
+        let mut state = self.lock();
+        state.telling = None;
+        self.publish(&state);
+    }
+}

@@ -1,0 +1,236 @@
+//! One copy of the objects of a kind, and any number of those who want to know what changes.
+
+mod buffer;
+mod handler;
+mod notification;
+mod shared;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use capstan_api::object::Object;
+use capstan_clock::{SharedClock, SharedIds};
+use tokio::sync::watch;
+
+pub use handler::{HandlerFuncs, ResourceEventHandler};
+pub use notification::Deleted;
+
+use crate::{
+    Lister, ListerWatcher,
+    beat::race,
+    reflector::{Reflector, TransformFunc, WatchErrorHandler, machine::Config},
+    store::{Indexer, Indexers},
+};
+use buffer::Buffer;
+use shared::Shared;
+
+/// Keeps a copy of the objects of one kind and tells handlers of changes.
+///
+/// The store is up to date before any handler hears of a change. Handlers may come and go at any time; who comes late
+/// first hears of all that is there. Each has its own task and its own pace. Clones are the same informer.
+pub struct SharedIndexInformer<K> {
+    inner: Arc<Inner<K>>,
+}
+
+/// client-go's name for an informer whose indices nobody asks for.
+pub type SharedInformer<K> = SharedIndexInformer<K>;
+
+impl<K> Clone for SharedIndexInformer<K> {
+    fn clone(&self) -> Self {
+        SharedIndexInformer { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<K> fmt::Debug for SharedIndexInformer<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedIndexInformer").field("source", &self.inner.source).finish_non_exhaustive()
+    }
+}
+
+struct Inner<K> {
+    source: Arc<dyn ListerWatcher>,
+    config: Config,
+    clock: SharedClock,
+    ids: SharedIds,
+    shared: Arc<Shared<K>>,
+    transform: Mutex<Option<TransformFunc<K>>>,
+    on_error: Mutex<Option<WatchErrorHandler>>,
+    started: AtomicBool,
+    stop: watch::Sender<bool>,
+    default_resync: Option<Duration>,
+}
+
+impl<K> Drop for Inner<K> {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}
+
+impl<K: Object> SharedIndexInformer<K> {
+    /// An informer on what `source` has. It does nothing until it [runs](Self::run).
+    pub fn new(source: Arc<dyn ListerWatcher>, config: Config, clock: SharedClock, ids: SharedIds) -> Self {
+        SharedIndexInformer::with_resync(source, config, clock, ids, None)
+    }
+
+    /// The same, with a resync period for handlers that bring none.
+    pub fn with_resync(
+        source: Arc<dyn ListerWatcher>,
+        config: Config,
+        clock: SharedClock,
+        ids: SharedIds,
+        default_resync: Option<Duration>,
+    ) -> Self {
+        let inner = Inner {
+            source,
+            config,
+            shared: Arc::new(Shared::new(Arc::clone(&clock))),
+            clock,
+            ids,
+            transform: Mutex::default(),
+            on_error: Mutex::default(),
+            started: AtomicBool::new(false),
+            stop: watch::Sender::new(false),
+            default_resync,
+        };
+        SharedIndexInformer { inner: Arc::new(inner) }
+    }
+
+    /// Changes every object before anybody sees it. Counts for runs that begin later.
+    pub fn set_transform(&self, transform: impl Fn(K) -> Result<K, String> + Send + Sync + 'static) {
+        *self.inner.transform.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(transform));
+    }
+
+    /// Tells of failures. Counts for runs that begin later.
+    pub fn set_watch_error_handler(&self, handler: WatchErrorHandler) {
+        *self.inner.on_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(handler);
+    }
+
+    /// Adds indices, at any time.
+    pub fn add_indexers(&self, indexers: Indexers<K>) {
+        self.inner.shared.indexer.add_indexers(indexers);
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn indexer(&self) -> &Arc<Indexer<K>> {
+        &self.inner.shared.indexer
+    }
+
+    /// Reads the store.
+    #[must_use]
+    pub fn lister(&self) -> Lister<K> {
+        Lister::new(Arc::clone(&self.inner.shared.indexer))
+    }
+
+    /// Whether all of the first list is in the store.
+    #[must_use]
+    pub fn has_synced(&self) -> bool {
+        *self.inner.shared.synced.borrow()
+    }
+
+    /// Waits until all of the first list is in the store. False when the informer is shut down before.
+    pub async fn wait_for_sync(&self) -> bool {
+        let (mut synced, mut stop) = (self.inner.shared.synced.subscribe(), self.inner.stop.subscribe());
+        // Neither sender goes away while `self` is there.
+        race(async { synced.wait_for(|synced| *synced).await.is_ok() }, async {
+            let _ = stop.wait_for(|stop| *stop).await;
+        })
+        .await
+        .is_first()
+    }
+
+    /// The version up to which everything is known.
+    #[must_use]
+    pub fn last_sync_resource_version(&self) -> String {
+        self.inner.shared.version()
+    }
+
+    /// Tells a handler of all there is and of all changes from now on, in a task of its own on the caller's runtime.
+    pub fn add_event_handler(&self, handler: impl ResourceEventHandler<K>) -> Registration<K> {
+        self.add_event_handler_with_resync_period(handler, self.inner.default_resync)
+    }
+
+    /// The same, and of all objects again after each period.
+    pub fn add_event_handler_with_resync_period(
+        &self,
+        handler: impl ResourceEventHandler<K>,
+        period: Option<Duration>,
+    ) -> Registration<K> {
+        let buffer = Arc::new(Buffer::default());
+        let id = self.inner.shared.register(&buffer, period);
+        tokio::spawn(handler::tell(Arc::clone(&buffer), handler));
+        Registration { id, buffer, shared: Arc::downgrade(&self.inner.shared) }
+    }
+
+    /// Lists and watches until [`shut_down`](Self::shut_down). A second run, at the same time or later, does nothing.
+    pub async fn run(&self) {
+        if self.inner.started.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let inner = &self.inner;
+        let transform = inner.transform.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let on_error = inner.on_error.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (clock, ids) = (Arc::clone(&inner.clock), Arc::clone(&inner.ids));
+        let store = Arc::clone(&inner.shared);
+        let reflector = Reflector::new(Arc::clone(&inner.source), store, inner.config.clone(), clock, ids)
+            .with_transform(transform)
+            .with_error_handler(on_error);
+        let mut stop = inner.stop.subscribe();
+        race(stop.wait_for(|stop| *stop), race(reflector.run(), inner.shared.resync())).await;
+    }
+
+    /// Ends the run and all handlers. What the store has stays.
+    pub fn shut_down(&self) {
+        self.inner.stop.send_replace(true);
+        self.inner.shared.close();
+    }
+}
+
+/// A handler that was added. Dropping this does not remove it.
+pub struct Registration<K> {
+    id: u64,
+    buffer: Arc<Buffer<K>>,
+    shared: std::sync::Weak<Shared<K>>,
+}
+
+impl<K> fmt::Debug for Registration<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registration").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl<K: Object> Registration<K> {
+    /// Whether the handler has heard of all objects that were there first.
+    #[must_use]
+    pub fn has_synced(&self) -> bool {
+        *self.buffer.synced().borrow()
+    }
+
+    /// Waits until the handler has heard of all objects that were there first.
+    pub async fn wait_for_sync(&self) {
+        // The sender is in the buffer, which is here.
+        let _ = self.buffer.synced().wait_for(|synced| *synced).await;
+    }
+
+    /// How many objects there are that the handler has still to hear of.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// The handler hears of nothing more. A call that runs is not interrupted.
+    pub fn remove(self) {
+        self.buffer.close();
+        if let Some(shared) = self.shared.upgrade() {
+            shared.unregister(self.id);
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The road of a change: queue, store, handlers.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use capstan_api::object::Object;
+use capstan_clock::{Moment, SharedClock};
+use tokio::sync::{Notify, watch};
+
+use super::{buffer::Buffer, notification::Notification};
+use crate::{
+    Key,
+    beat::race,
+    delta_fifo::{Delta, DeltaFIFO, Popped},
+    reflector::ReflectorStore,
+    store::Indexer,
+};
+
+/// The shortest resync period: below it a resync would never end.
+const MIN_RESYNC: Duration = Duration::from_secs(1);
+
+/// What the reflector, the handlers and readers share.
+#[derive(Debug)]
+pub(super) struct Shared<K> {
+    pub(super) indexer: Arc<Indexer<K>>,
+    pub(super) synced: watch::Sender<bool>,
+    processor: Mutex<Processor<K>>,
+    resync_changed: Notify,
+    clock: SharedClock,
+}
+
+#[derive(Debug)]
+struct Processor<K> {
+    fifo: DeltaFIFO<K>,
+    listeners: BTreeMap<u64, Listener<K>>,
+    next_id: u64,
+    version: String,
+}
+
+#[derive(Debug)]
+struct Listener<K> {
+    buffer: Arc<Buffer<K>>,
+    resync: Option<Resync>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Resync {
+    period: Duration,
+    next: Moment,
+}
+
+impl<K> Shared<K> {
+    pub(super) fn new(clock: SharedClock) -> Self {
+        let processor =
+            Processor { fifo: DeltaFIFO::default(), listeners: BTreeMap::new(), next_id: 0, version: String::new() };
+        Shared {
+            indexer: Arc::default(),
+            synced: watch::Sender::new(false),
+            processor: Mutex::new(processor),
+            resync_changed: Notify::new(),
+            clock,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Processor<K>> {
+        // Index functions are the only foreign code under this lock. What one that panics leaves is the next relist's.
+        self.processor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn close(&self) {
+        std::mem::take(&mut self.lock().listeners).values().for_each(|listener| listener.buffer.close());
+    }
+
+    pub(super) fn unregister(&self, id: u64) {
+        self.lock().listeners.remove(&id);
+    }
+
+    pub(super) fn version(&self) -> String {
+        self.lock().version.clone()
+    }
+}
+
+impl<K: Object> Shared<K> {
+    /// Adds a listener, who gets all there is. Nothing happens between the two: the lock is held.
+    pub(super) fn register(&self, buffer: &Arc<Buffer<K>>, period: Option<Duration>) -> u64 {
+        let mut processor = self.lock();
+        for (key, object) in self.indexer.snapshot().iter() {
+            buffer.push(key, Notification::Add { new: Arc::clone(object), is_in_initial_list: true });
+        }
+        if processor.fifo.has_synced() {
+            buffer.mark_synced();
+        }
+        let id = processor.next_id;
+        processor.next_id += 1;
+        let resync = period.filter(|period| !period.is_zero()).map(|period| period.max(MIN_RESYNC));
+        let resync = resync.map(|period| Resync { period, next: self.clock.monotonic().plus(period) });
+        processor.listeners.insert(id, Listener { buffer: Arc::clone(buffer), resync });
+        drop(processor);
+        self.resync_changed.notify_one();
+        id
+    }
+
+    /// Resyncs those whose time has come, for ever.
+    pub(super) async fn resync(&self) {
+        loop {
+            let next = self.lock().listeners.values().filter_map(|listener| Some(listener.resync?.next)).min();
+            match next {
+                None => self.resync_changed.notified().await,
+                Some(next) => drop(race(self.clock.sleep_until(next), self.resync_changed.notified()).await),
+            }
+            let now = self.clock.monotonic();
+            let mut processor = self.lock();
+            let mut due = Vec::new();
+            for listener in processor.listeners.values_mut() {
+                if let Some(resync) = listener.resync.as_mut().filter(|resync| resync.next <= now) {
+                    resync.next = now.plus(resync.period);
+                    due.push(Arc::clone(&listener.buffer));
+                }
+            }
+            if !due.is_empty() {
+                processor.fifo.resync(&self.indexer);
+                self.process(&mut processor, &due);
+            }
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut DeltaFIFO<K>)) {
+        let mut processor = self.lock();
+        change(&mut processor.fifo);
+        self.process(&mut processor, &[]);
+    }
+
+    /// Empties the queue: into the store first, then to all listeners. Only those who are due hear of a resync.
+    fn process(&self, processor: &mut Processor<K>, due: &[Arc<Buffer<K>>]) {
+        while let Some(Popped { key, deltas, is_in_initial_list }) = processor.fifo.pop() {
+            for delta in deltas.in_order() {
+                if let Delta::Sync(object) = delta {
+                    let again = Notification::Update { old: Arc::clone(&object), new: object };
+                    due.iter().for_each(|buffer| buffer.push_sync(&key, again.clone()));
+                    continue;
+                }
+                if let Some(notification) = self.store(&key, delta, is_in_initial_list) {
+                    processor.listeners.values().for_each(|to| to.buffer.push(&key, notification.clone()));
+                }
+            }
+        }
+        if processor.fifo.has_synced() && !*self.synced.borrow() {
+            processor.listeners.values().for_each(|listener| listener.buffer.mark_synced());
+            self.synced.send_replace(true);
+        }
+    }
+
+    /// Puts a change into the store, and says what it is to those who knew the store before.
+    fn store(&self, key: &Key, delta: Delta<K>, is_in_initial_list: bool) -> Option<Notification<K>> {
+        let relisted = matches!(delta, Delta::Replaced(_));
+        match delta {
+            Delta::Deleted(deleted) => self.indexer.remove(key).map(|_| Notification::Delete(deleted)),
+            Delta::Added(new) | Delta::Updated(new) | Delta::Replaced(new) | Delta::Sync(new) => {
+                match self.indexer.insert(key, Arc::clone(&new)) {
+                    None => Some(Notification::Add { new, is_in_initial_list }),
+                    // A list that shows what is known already is no change.
+                    Some(old) if relisted && old.identity() == new.identity() => None,
+                    Some(old) => Some(Notification::Update { old, new }),
+                }
+            }
+        }
+    }
+}
+
+impl<K: Object> ReflectorStore<K> for Arc<Shared<K>> {
+    fn is_empty(&self) -> bool {
+        self.indexer.is_empty()
+    }
+
+    fn get(&self, key: &str) -> Option<Arc<K>> {
+        self.indexer.get_by_key(key)
+    }
+
+    fn add(&mut self, key: Key, object: Arc<K>) {
+        self.change(|fifo| fifo.add(&key, object));
+    }
+
+    fn update(&mut self, key: Key, object: Arc<K>) {
+        self.change(|fifo| fifo.update(&key, object));
+    }
+
+    fn delete(&mut self, key: Key, object: Option<Arc<K>>) {
+        self.change(|fifo| fifo.delete(&key, object, &self.indexer));
+    }
+
+    fn replace(&mut self, objects: BTreeMap<Key, Arc<K>>) {
+        self.change(|fifo| fifo.replace(&objects, &self.indexer));
+    }
+
+    fn synced_to(&mut self, resource_version: &str) {
+        let mut processor = self.lock();
+        if processor.version != resource_version {
+            resource_version.clone_into(&mut processor.version);
+        }
+    }
+}

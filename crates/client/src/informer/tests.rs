@@ -1,0 +1,434 @@
+//! Informers on a source with faults, on virtual time.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use capstan_api::{GroupResource, Status, Unstructured, object::Object};
+use capstan_clock::{ManualClock, SeededIds};
+use proptest::prelude::*;
+
+use super::{Deleted, HandlerFuncs, SharedIndexInformer, buffer::Buffer, notification::Notification};
+use crate::{
+    Error, Key, Registration,
+    delta_fifo::{Delta, DeltaFIFO},
+    reflector::machine::Config,
+    store::Indexer,
+    testing::{Source, object},
+};
+
+type View = Arc<Mutex<BTreeMap<String, u64>>>;
+
+fn version(object: &Unstructured) -> u64 {
+    object.identity().resource_version.parse().unwrap()
+}
+
+fn name(object: &Unstructured) -> String {
+    object.identity().name.to_owned()
+}
+
+/// A handler that keeps what it hears, and refuses what does not fit.
+fn handler(view: &View) -> HandlerFuncs<Unstructured> {
+    fn hear(view: &View, fits: impl FnOnce(&mut BTreeMap<String, u64>) -> bool) {
+        let mut view = view.lock().unwrap();
+        // A panic would be caught: what does not fit is left where the end of the test finds it.
+        if !fits(&mut view) {
+            view.insert("does not fit".to_owned(), 0);
+        }
+    }
+    let (a, b, c) = (Arc::clone(view), Arc::clone(view), Arc::clone(view));
+    HandlerFuncs::new()
+        .on_add(move |new, _| hear(&a, |view| view.insert(name(new), version(new)).is_none()))
+        .on_update(move |old, new| {
+            hear(&b, |view| view.insert(name(new), version(new)) == Some(version(old)));
+        })
+        .on_delete(move |gone| hear(&c, |view| view.remove(&name(gone.object())).is_some()))
+}
+
+struct World {
+    source: Source,
+    clock: ManualClock,
+    informer: SharedIndexInformer<Unstructured>,
+}
+
+fn world(no_watch_list: bool) -> World {
+    let clock = ManualClock::at("2026-01-01T00:00:00Z".parse().unwrap());
+    let source = Source::default();
+    let config = Config { no_watch_list, ..Config::default() };
+    let ids = Arc::new(SeededIds::new(1));
+    let informer = SharedIndexInformer::new(Arc::new(source.clone()), config, Arc::new(clock.clone()), ids);
+    World { source, clock, informer }
+}
+
+/// How often other tasks get a turn before it counts as quiet.
+const TURNS: usize = 200;
+
+async fn turns() {
+    for _ in 0..TURNS {
+        tokio::task::yield_now().await;
+    }
+}
+
+impl World {
+    fn start(&self) {
+        let informer = self.informer.clone();
+        tokio::spawn(async move { informer.run().await });
+    }
+
+    /// Lets everything happen that is to happen within some minutes.
+    async fn settle(&self) {
+        for _ in 0..12 {
+            turns().await;
+            self.clock.advance(Duration::from_secs(61));
+        }
+        turns().await;
+    }
+
+    fn store(&self) -> BTreeMap<String, u64> {
+        self.informer.indexer().list().iter().map(|object| (name(object), version(object))).collect()
+    }
+}
+
+#[tokio::test]
+async fn the_store_is_first_and_late_handlers_hear_all() {
+    let world = world(false);
+    world.source.put("a");
+    let heard: Arc<Mutex<Vec<String>>> = Arc::default();
+    let listener = |who: &'static str| {
+        let (add, update, delete) = (Arc::clone(&heard), Arc::clone(&heard), Arc::clone(&heard));
+        let indexer = Arc::clone(world.informer.indexer());
+        HandlerFuncs::new()
+            .on_add(move |new: &Arc<Unstructured>, initial| {
+                assert!(indexer.get_by_key(Key::of(&**new).as_str()).is_some());
+                add.lock().unwrap().push(format!("{who} add {} {initial}", new.name()));
+            })
+            .on_update(move |old, new| {
+                update.lock().unwrap().push(format!("{who} update {} {}", version(old), version(new)));
+            })
+            .on_delete(move |gone: &Deleted<Unstructured>| {
+                delete.lock().unwrap().push(format!("{who} delete {}", gone.object().name()));
+            })
+    };
+    let first = world.informer.add_event_handler(listener("one"));
+    assert!(!first.has_synced() && !world.informer.has_synced());
+    world.start();
+    assert!(world.informer.wait_for_sync().await);
+    first.wait_for_sync().await;
+    world.source.put("b");
+    world.source.put("a");
+    turns().await;
+    let second = world.informer.add_event_handler(listener("two"));
+    second.wait_for_sync().await;
+    world.source.delete("b");
+    turns().await;
+    first.remove();
+    world.source.delete("a");
+    turns().await;
+    let expected = "one add a true, one add b false, one update 1 3, two add a true, two add b true, one delete b, \
+                    two delete b, two delete a";
+    assert_eq!(heard.lock().unwrap().join(", "), expected);
+    world.informer.shut_down();
+    assert_eq!(world.source.with(|model| (model.lists, model.watches)), (0, 1), "one watch serves all");
+}
+
+#[tokio::test]
+async fn what_is_missed_is_inferred() {
+    let world = world(true);
+    for name in ["a", "b"] {
+        world.source.put(name);
+    }
+    let unknown: Arc<Mutex<Vec<(String, bool)>>> = Arc::default();
+    let to = Arc::clone(&unknown);
+    let funcs = HandlerFuncs::new().on_delete(move |gone: &Deleted<Unstructured>| {
+        to.lock().unwrap().push((name(gone.object()), gone.is_final_state_unknown()));
+    });
+    world.informer.add_event_handler(funcs);
+    world.start();
+    world.informer.wait_for_sync().await;
+    world.source.delete("a");
+    world.source.compact();
+    world.source.drop_watches();
+    world.settle().await;
+    world.source.delete("b");
+    world.settle().await;
+    assert_eq!(*unknown.lock().unwrap(), [("a".to_owned(), true), ("b".to_owned(), false)]);
+    assert_eq!(world.source.with(|model| model.lists), 2);
+}
+
+#[tokio::test]
+async fn a_bad_object_is_told_of_and_stops_nothing() {
+    for no_watch_list in [true, false] {
+        let world = world(no_watch_list);
+        let told: Arc<Mutex<Vec<String>>> = Arc::default();
+        let to = Arc::clone(&told);
+        world.informer.set_watch_error_handler(Arc::new(move |error| to.lock().unwrap().push(error.to_string())));
+        world.informer.set_transform(|mut object| {
+            if object.name() == "odd" {
+                return Err("is odd".to_owned());
+            }
+            object.set_generation(7);
+            Ok(object)
+        });
+        world.source.put("bad");
+        world.source.put("good");
+        world.start();
+        world.informer.wait_for_sync().await;
+        world.source.put("odd");
+        world.source.put("bad");
+        world.source.put("fine");
+        turns().await;
+        assert_eq!(world.store().keys().collect::<Vec<_>>(), ["fine", "good"]);
+        assert_eq!(world.informer.indexer().get_by_key("ns/fine").unwrap().generation(), 7);
+        assert_eq!(world.informer.last_sync_resource_version(), "5");
+        assert!(told.lock().unwrap().contains(&"unable to understand ns/odd: is odd".to_owned()), "{told:?}");
+        assert_eq!(told.lock().unwrap().len(), 3, "{told:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_kind_that_is_not_there_yet_is_told_of_once_and_nothing_spins() {
+    let world = world(false);
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let to = Arc::clone(&told);
+    world.informer.set_watch_error_handler(Arc::new(move |error| to.lock().unwrap().push(error.to_string())));
+    let missing: Error = Status::not_found(&GroupResource::new("", "things"), "x").into();
+    world.source.with(|model| model.faults.extend(vec![missing.clone(); 20]));
+    world.start();
+    turns().await;
+    let asked = || world.source.with(|model| model.lists + model.watches);
+    assert_eq!(asked(), 2, "a watch and a list, then a wait");
+    world.settle().await;
+    assert_eq!(*told.lock().unwrap(), [missing.to_string()]);
+    assert!(world.informer.has_synced());
+    assert!(asked() <= 24, "{}", asked());
+}
+
+#[tokio::test]
+async fn handlers_resync_each_at_its_own_time() {
+    let world = world(false);
+    world.source.put("a");
+    world.start();
+    world.informer.wait_for_sync().await;
+    let count = |period: Option<u64>| {
+        let heard: Arc<Mutex<usize>> = Arc::default();
+        let to = Arc::clone(&heard);
+        let funcs = HandlerFuncs::new().on_update(move |old: &Arc<Unstructured>, new| {
+            assert!(Arc::ptr_eq(old, new));
+            *to.lock().unwrap() += 1;
+        });
+        world.informer.add_event_handler_with_resync_period(funcs, period.map(Duration::from_secs));
+        heard
+    };
+    let (none, often, seldom) = (count(None), count(Some(10)), count(Some(30)));
+    for _ in 0..6 {
+        turns().await;
+        world.clock.advance(Duration::from_secs(10));
+    }
+    turns().await;
+    let heard = |counter: &Arc<Mutex<usize>>| *counter.lock().unwrap();
+    assert_eq!((heard(&none), heard(&often), heard(&seldom)), (0, 6, 2));
+}
+
+#[tokio::test]
+async fn a_handler_that_panics_hears_the_next() {
+    let world = world(false);
+    let heard: Arc<Mutex<usize>> = Arc::default();
+    let to = Arc::clone(&heard);
+    world.informer.add_event_handler(HandlerFuncs::new().on_add(move |new: &Arc<Unstructured>, _| {
+        *to.lock().unwrap() += 1;
+        assert_ne!(new.name(), "a", "a panic that the test wants");
+    }));
+    world.source.put("a");
+    world.source.put("b");
+    world.start();
+    world.settle().await;
+    assert_eq!(*heard.lock().unwrap(), 2);
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Put(u8),
+    Delete(u8),
+    Compact,
+    DropWatches,
+    Fault(u8),
+    Advance(u8),
+    Turns(u8),
+    Join,
+    Leave,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        6 => (0..5u8).prop_map(Op::Put),
+        4 => (0..5u8).prop_map(Op::Delete),
+        2 => Just(Op::Compact),
+        2 => Just(Op::DropWatches),
+        2 => (0..4u8).prop_map(Op::Fault),
+        2 => (0..100u8).prop_map(Op::Advance),
+        6 => (0..8u8).prop_map(Op::Turns),
+        1 => Just(Op::Join),
+        1 => Just(Op::Leave),
+    ]
+}
+
+async fn play(no_watch_list: bool, refused: bool, ops: Vec<Op>) {
+    let world = world(no_watch_list);
+    world.source.with(|model| model.no_watch_list = refused);
+    let mut views: Vec<(View, Registration<Unstructured>)> = Vec::new();
+    world.start();
+    for op in ops {
+        match op {
+            Op::Put(at) => world.source.put(&format!("o{at}")),
+            Op::Delete(at) => world.source.delete(&format!("o{at}")),
+            Op::Compact => world.source.compact(),
+            Op::DropWatches => world.source.drop_watches(),
+            Op::Fault(which) => world.source.with(|model| {
+                model.faults.push_back(match which {
+                    0 => Status::resource_expired("too old").into(),
+                    1 => Status::too_many_requests("slow", 3).into(),
+                    2 => Status::internal_error("oops").into(),
+                    _ => Error::Transport("reset".to_owned()),
+                });
+            }),
+            Op::Advance(seconds) => world.clock.advance(Duration::from_secs(seconds.into())),
+            Op::Turns(count) => {
+                for _ in 0..count {
+                    tokio::task::yield_now().await;
+                }
+            }
+            Op::Join => {
+                let view = View::default();
+                let registration = world.informer.add_event_handler(handler(&view));
+                views.push((view, registration));
+            }
+            Op::Leave => {
+                if let Some((_, registration)) = views.pop() {
+                    registration.remove();
+                }
+            }
+        }
+    }
+    world.settle().await;
+    let expected = world.source.expected();
+    assert_eq!(world.store(), expected);
+    for (view, registration) in views {
+        assert_eq!(*view.lock().unwrap(), expected);
+        assert!(registration.has_synced() && registration.pending() == 0);
+    }
+    assert_eq!(world.informer.last_sync_resource_version(), world.source.with(|model| model.version).to_string());
+}
+
+fn decoded(at: u8, version: u64) -> Arc<Unstructured> {
+    Arc::new(Unstructured::decode(object(&format!("o{at}"), version).as_bytes()).unwrap())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn store_and_handlers_end_up_as_the_source(
+        no_watch_list in any::<bool>(), refused in any::<bool>(), ops in proptest::collection::vec(op(), 0..60)
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(play(no_watch_list, refused, ops));
+    }
+
+    /// A handler of any pace: what it hears fits together, and in the end it knows all.
+    #[test]
+    fn a_slow_handler_converges(steps in proptest::collection::vec((0..3u8, 0..4u8), 0..80)) {
+        let buffer = Buffer::default();
+        let (mut truth, mut view) = (BTreeMap::new(), BTreeMap::new());
+        let hear = |view: &mut BTreeMap<String, u64>| {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let (_, notification) = runtime.block_on(buffer.next()).unwrap();
+            let gone = |view: &mut BTreeMap<String, u64>, old: &Deleted<Unstructured>| {
+                assert!(view.remove(&name(old.object())).is_some());
+            };
+            match notification {
+                Notification::Add { new, .. } => assert_eq!(view.insert(name(&new), version(&new)), None),
+                Notification::Update { old, new } => {
+                    assert_eq!(view.insert(name(&new), version(&new)), Some(version(&old)));
+                }
+                Notification::Delete(old) => gone(view, &old),
+                Notification::Recreate { old, new } => {
+                    gone(view, &old);
+                    assert_eq!(view.insert(name(&new), version(&new)), None);
+                }
+            }
+            buffer.told();
+        };
+        for (count, (what, at)) in steps.into_iter().enumerate() {
+            let key = Key::new("ns", &format!("o{at}"));
+            let new = decoded(at, count as u64);
+            let old = truth.get(&name(&new)).map(|version| decoded(at, *version));
+            match (what, old) {
+                (0, old) => {
+                    truth.insert(name(&new), count as u64);
+                    buffer.push(&key, match old {
+                        Some(old) => Notification::Update { old, new },
+                        None => Notification::Add { new, is_in_initial_list: false },
+                    });
+                }
+                (1, Some(old)) => {
+                    truth.remove(&name(&old));
+                    buffer.push(&key, Notification::Delete(Deleted::Object(old)));
+                }
+                _ if buffer.len() > 0 => hear(&mut view),
+                _ => {}
+            }
+            prop_assert!(buffer.len() <= 4);
+        }
+        while buffer.len() > 0 {
+            hear(&mut view);
+        }
+        prop_assert_eq!(truth, view);
+    }
+
+    /// The queue alone: whoever pops at any time ends up with what happened, and no key waits twice.
+    #[test]
+    fn the_queue_ends_up_as_the_source(steps in proptest::collection::vec((0..6u8, 0..4u8), 0..80)) {
+        let (mut fifo, known) = (DeltaFIFO::default(), Indexer::default());
+        let mut truth: BTreeMap<Key, Arc<Unstructured>> = BTreeMap::new();
+        let pop = |fifo: &mut DeltaFIFO<Unstructured>| {
+            let Some(popped) = fifo.pop() else { return };
+            for delta in popped.deltas.in_order() {
+                match delta {
+                    Delta::Deleted(_) => drop(known.remove(&popped.key)),
+                    other => drop(known.insert(&popped.key, Arc::clone(other.object()))),
+                }
+            }
+        };
+        for (count, (what, at)) in steps.into_iter().enumerate() {
+            let key = Key::new("ns", &format!("o{at}"));
+            let new = decoded(at, count as u64);
+            match what {
+                0 => {
+                    match truth.insert(key.clone(), Arc::clone(&new)) {
+                        Some(_) => fifo.update(&key, new),
+                        None => fifo.add(&key, new),
+                    }
+                }
+                1 => {
+                    let last = truth.remove(&key);
+                    fifo.delete(&key, last, &known);
+                }
+                2 => {
+                    // Something happens that only a list shows.
+                    truth.remove(&key);
+                    fifo.replace(&truth, &known);
+                }
+                3 => fifo.resync(&known),
+                _ => pop(&mut fifo),
+            }
+            prop_assert!(fifo.len() <= 4);
+        }
+        while !fifo.is_empty() {
+            pop(&mut fifo);
+        }
+        let found: BTreeMap<_, _> = known.snapshot().iter().map(|(key, object)| (key.clone(), Arc::clone(object))).collect();
+        prop_assert_eq!(found, truth);
+    }
+}

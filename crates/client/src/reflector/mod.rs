@@ -1,0 +1,301 @@
+//! Keeping a store as the server has it: list, then watch.
+
+pub mod backoff;
+pub mod machine;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use bytes::Bytes;
+use capstan_api::{
+    GroupVersionKind, Status,
+    codec::Metadata,
+    object::Object,
+    watch_event::{EventType, WatchEvent},
+};
+use capstan_clock::{SharedClock, SharedIds};
+
+use crate::{Error, Key, ListPage, ListerWatcher, WatchStream};
+use machine::{Config, Effect, Input, Machine, Next};
+
+/// The annotation of the bookmark that ends the initial events.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+/// Changes an object before anybody sees it, to save memory for instance.
+pub type TransformFunc<K> = Arc<dyn Fn(K) -> Result<K, String> + Send + Sync>;
+
+/// Hears of failures. None of them ends a reflector.
+pub type WatchErrorHandler = Arc<dyn Fn(&ReflectorError) + Send + Sync>;
+
+/// What went wrong in a reflector.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ReflectorError {
+    /// The list or the watch failed; it will be tried again.
+    Source(Error),
+    /// An object could not be read. If an older state of it is known, that one stays.
+    BadObject {
+        /// Which, if that much could be read.
+        key: Option<Key>,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl fmt::Display for ReflectorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReflectorError::Source(error) => error.fmt(f),
+            ReflectorError::BadObject { key: Some(key), reason } => write!(f, "unable to understand {key}: {reason}"),
+            ReflectorError::BadObject { key: None, reason } => write!(f, "unable to understand an object: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for ReflectorError {}
+
+/// Where a reflector puts what it sees. Calls come one at a time, in the order of the server.
+pub trait ReflectorStore<K>: Send {
+    /// Whether nothing is known.
+    fn is_empty(&self) -> bool;
+    /// What is known under a key.
+    fn get(&self, key: &str) -> Option<Arc<K>>;
+    /// An object came.
+    fn add(&mut self, key: Key, object: Arc<K>);
+    /// An object changed.
+    fn update(&mut self, key: Key, object: Arc<K>);
+    /// An object is gone; without its last state if that could not be read.
+    fn delete(&mut self, key: Key, object: Option<Arc<K>>);
+    /// These are all objects.
+    fn replace(&mut self, objects: BTreeMap<Key, Arc<K>>);
+    /// Everything up to this version is known.
+    fn synced_to(&mut self, resource_version: &str);
+}
+
+/// Keeps a store as the server has it.
+pub struct Reflector<K, S> {
+    source: Arc<dyn ListerWatcher>,
+    store: S,
+    machine: Machine,
+    clock: SharedClock,
+    transform: Option<TransformFunc<K>>,
+    on_error: Option<WatchErrorHandler>,
+    /// What was told last: a failure that goes on is told of once.
+    told: Option<Error>,
+    collected: BTreeMap<Key, Arc<K>>,
+}
+
+impl<K, S> fmt::Debug for Reflector<K, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reflector")
+            .field("source", &self.source)
+            .field("machine", &self.machine)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What could be read of an object.
+enum Read<K> {
+    Whole(Key, Arc<K>),
+    Bad { key: Option<Key>, resource_version: String },
+}
+
+impl<K: Object, S: ReflectorStore<K>> Reflector<K, S> {
+    /// One that does nothing until it runs.
+    pub fn new(source: Arc<dyn ListerWatcher>, store: S, config: Config, clock: SharedClock, ids: SharedIds) -> Self {
+        let machine = Machine::new(config, ids);
+        let collected = BTreeMap::new();
+        Reflector { source, store, machine, clock, transform: None, on_error: None, told: None, collected }
+    }
+
+    /// Changes every object before the store gets it.
+    #[must_use]
+    pub fn with_transform(mut self, transform: Option<TransformFunc<K>>) -> Self {
+        self.transform = transform;
+        self
+    }
+
+    /// Tells of failures.
+    #[must_use]
+    pub fn with_error_handler(mut self, handler: Option<WatchErrorHandler>) -> Self {
+        self.on_error = handler;
+        self
+    }
+
+    /// Lists and watches until it is dropped.
+    pub async fn run(mut self) {
+        let source = Arc::clone(&self.source);
+        let mut watch: Option<WatchStream> = None;
+        let mut next = self.machine.start(self.clock.monotonic());
+        loop {
+            next = match next {
+                Next::Wait(wait) => {
+                    watch = None;
+                    self.clock.sleep(wait).await;
+                    self.step(&Input::Waited, |_, _| {})
+                }
+                Next::List(options) => {
+                    watch = None;
+                    match source.list(options).await {
+                        Ok(page) => self.page(&page),
+                        Err(error) => self.failed(error),
+                    }
+                }
+                Next::Watch(options) => {
+                    drop(watch.take());
+                    match source.watch(options).await {
+                        Ok(stream) => {
+                            watch = Some(stream);
+                            self.step(&Input::Started, |_, _| {})
+                        }
+                        Err(error) => self.failed(error),
+                    }
+                }
+                Next::Read => match &mut watch {
+                    None => self.step(&Input::Ended, |_, _| {}),
+                    Some(stream) => match stream.next().await {
+                        None => self.step(&Input::Ended, |_, _| {}),
+                        Some(Ok(event)) => self.event(&event),
+                        Some(Err(error)) => self.failed(error),
+                    },
+                },
+            };
+        }
+    }
+
+    /// Asks the machine and does to the store what it says; `apply` is what came.
+    fn step(&mut self, input: &Input<'_>, apply: impl FnOnce(&mut Self, bool)) -> Next {
+        let (effect, next) = self.machine.step(self.clock.monotonic(), input);
+        match effect {
+            Effect::Nothing => {}
+            Effect::Collect => apply(self, true),
+            Effect::Discard => self.collected.clear(),
+            Effect::Replace(_) => {
+                apply(self, true);
+                self.told = None;
+                let objects = std::mem::take(&mut self.collected);
+                self.store.replace(objects);
+            }
+            Effect::Apply => apply(self, false),
+        }
+        self.store.synced_to(self.machine.last_sync_resource_version());
+        next
+    }
+
+    fn failed(&mut self, error: Error) -> Next {
+        let next = self.step(&Input::Failed(&error), |_, _| {});
+        // Versions expire in the course of things, and that goes by itself.
+        if !error.is_expired() && self.told.as_ref() != Some(&error) {
+            self.told = Some(error.clone());
+            self.tell(&ReflectorError::Source(error));
+        }
+        next
+    }
+
+    fn tell(&self, error: &ReflectorError) {
+        if let Some(on_error) = &self.on_error {
+            on_error(error);
+        }
+    }
+
+    fn page(&mut self, page: &ListPage) -> Next {
+        let (resource_version, continue_token) = (page.resource_version.as_str(), page.continue_token.as_str());
+        self.step(&Input::Page { resource_version, continue_token }, |this, _| {
+            for item in &page.items {
+                this.collect(item, page.item_kind.as_ref());
+            }
+        })
+    }
+
+    /// Puts an object of a list to the others. What the store has already in this version is not read again, and of
+    /// what cannot be read the state that the store has stays: it is not gone.
+    fn collect(&mut self, item: &Bytes, kind: Option<&GroupVersionKind>) {
+        if !self.store.is_empty()
+            && let Ok(metadata) = Metadata::scan(item)
+        {
+            let key = Key::new(&metadata.namespace, &metadata.name);
+            if let Some(known) = self.store.get(key.as_str())
+                && known.identity().uid == metadata.uid
+                && known.identity().resource_version == metadata.resource_version
+                && !metadata.resource_version.is_empty()
+            {
+                self.collected.insert(key, known);
+                return;
+            }
+        }
+        match self.read(item, kind) {
+            Read::Whole(key, object) => drop(self.collected.insert(key, object)),
+            Read::Bad { key: Some(key), .. } => {
+                if let Some(known) = self.store.get(key.as_str()) {
+                    self.collected.insert(key, known);
+                }
+            }
+            Read::Bad { key: None, .. } => {}
+        }
+    }
+
+    fn read(&self, text: &[u8], kind: Option<&GroupVersionKind>) -> Read<K> {
+        let object = K::decode_as(text, kind).map_err(|error| error.to_string());
+        let object = match &self.transform {
+            None => object,
+            Some(transform) => object.and_then(|object| transform(object)),
+        };
+        match object {
+            Ok(object) if !object.identity().name.is_empty() => Read::Whole(Key::of(&object), Arc::new(object)),
+            other => {
+                let reason = other.err().unwrap_or_else(|| "it has no name".to_owned());
+                let metadata = Metadata::scan(text).unwrap_or_default();
+                let key = (!metadata.name.is_empty()).then(|| Key::new(&metadata.namespace, &metadata.name));
+                self.tell(&ReflectorError::BadObject { key: key.clone(), reason });
+                Read::Bad { key, resource_version: metadata.resource_version.into_owned() }
+            }
+        }
+    }
+
+    fn event(&mut self, event: &WatchEvent<Bytes>) -> Next {
+        let event_type = event.event_type;
+        if event_type == EventType::Error {
+            let status = capstan_api::json::parse(&event.object)
+                .map_err(|error| error.to_string())
+                .and_then(|value| capstan_api::value::from_value::<Status>(value).map_err(|error| error.to_string()));
+            return self.failed(status.map_or_else(Error::Decode, Error::from));
+        }
+        if event_type == EventType::Bookmark {
+            let metadata = Metadata::scan(&event.object).unwrap_or_default();
+            let initial_events_end =
+                metadata.annotations.iter().any(|(key, value)| key == INITIAL_EVENTS_END && value == "true");
+            let resource_version = metadata.resource_version.as_ref();
+            return self.step(&Input::Event { event_type, resource_version, initial_events_end }, |_, _| {});
+        }
+        let read = self.read(&event.object, None);
+        let resource_version = match &read {
+            Read::Whole(_, object) => object.identity().resource_version.to_owned(),
+            Read::Bad { resource_version, .. } => resource_version.clone(),
+        };
+        let input = Input::Event { event_type, resource_version: &resource_version, initial_events_end: false };
+        self.step(&input, |this, collecting| this.apply(event_type, read, collecting))
+    }
+
+    fn apply(&mut self, event_type: EventType, read: Read<K>, collecting: bool) {
+        let gone = event_type == EventType::Deleted;
+        match read {
+            Read::Whole(key, _) | Read::Bad { key: Some(key), .. } if collecting && gone => {
+                self.collected.remove(&key);
+            }
+            Read::Whole(key, object) if collecting => {
+                let known = self.store.get(key.as_str()).filter(|known| known.identity() == object.identity());
+                self.collected.insert(key, known.unwrap_or(object));
+            }
+            Read::Whole(key, object) if gone => self.store.delete(key, Some(object)),
+            Read::Whole(key, object) if event_type == EventType::Added => self.store.add(key, object),
+            Read::Whole(key, object) => self.store.update(key, object),
+            Read::Bad { key: Some(key), .. } if gone => self.store.delete(key, None),
+            Read::Bad { key: Some(key), .. } if collecting => {
+                if let Some(known) = self.store.get(key.as_str()) {
+                    self.collected.insert(key, known);
+                }
+            }
+            Read::Bad { .. } => {}
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! controller-runtime for Rust: what turns changes into work, and does it.
+//!
+//! A change becomes a key in a work queue ([`workqueue`]), never twice at the same time; a [`Controller`] takes keys
+//! and lets a [`Reconciler`] look at the present state. [`retry_on_conflict`] writes against others,
+//! [`leader_election`] keeps all but one from writing at all. All waiting is on the injected clock.
+//!
+//! Not for: talking to the server and keeping copies of objects (`capstan-client` does).
+
+mod controller;
+pub mod handler;
+pub mod leader_election;
+mod retry;
+pub mod workqueue;
+
+pub use controller::{Action, Controller, Outcome, ReconcileError, Reconciler};
+pub use retry::{Backoff, DEFAULT_RETRY, retry_on_conflict};

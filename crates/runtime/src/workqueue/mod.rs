@@ -1,0 +1,17 @@
+//! Work queues: a key is in one at most once, and in work at most once.
+
+mod core;
+mod metrics;
+mod priority;
+mod queue;
+mod rate_limiters;
+#[cfg(test)]
+mod tests;
+
+pub use metrics::{Histogram, Metrics};
+pub use priority::{AddOpts, LOW_PRIORITY, PriorityQueue};
+pub use queue::{DelayingQueue, RateLimitingQueue, WorkQueue};
+pub use rate_limiters::{
+    BucketRateLimiter, ItemExponentialFailureRateLimiter, ItemFastSlowRateLimiter, JitterRateLimiter, MaxOfRateLimiter,
+    RateLimiter, WithMaxWaitRateLimiter, default_controller_rate_limiter, default_item_based_rate_limiter,
+};
