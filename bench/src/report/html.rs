@@ -55,8 +55,8 @@ fn introduction(out: &mut String, bench: &Bench, machine: &Machine) {
     let _ = writeln!(
         out,
         "<p>{quick}Both sides on the same machine in the same run, in turn, over TLS and HTTP/2, with every write \
-         synced to disk. A ratio says how many times better Capstan is; bars are medians of {} rounds of {} s, with the \
-         least and the most of them. Load of the machine before and after: {}.</p>\
+         synced to disk. A ratio says how many times better Capstan is; bars are medians of {} rounds of {} s, with \
+         the least and the most of them. Load of the machine before and after: {}.</p>\
          <p class=\"key\"><span class=\"capstan\">●</span> capstan <span class=\"upstream\">○</span> upstream: \
          kube-apiserver and etcd</p>",
         bench.settings.rounds,

@@ -64,7 +64,8 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), String> {
 
 /// Runs a future on a runtime of its own.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, String>>) -> Result<T, String> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().max_blocking_threads(BLOCKING_THREADS).build();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().max_blocking_threads(BLOCKING_THREADS).build();
     runtime.map_err(|error| format!("cannot start: {error}"))?.block_on(work)
 }
 
