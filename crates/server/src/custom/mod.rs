@@ -2,7 +2,7 @@
 //!
 //! A [`Definition`] is read off the definition's object; a [`Served`] is one of its versions, as handlers ask it.
 //! Schemas are compiled when they are first needed: most definitions of a cluster are never used. The task in
-//! [`controller`] keeps conditions, discovery and the set of what is served up with the stored definitions.
+//! `controller` keeps conditions, discovery and the set of what is served up with the stored definitions.
 
 mod coerce;
 mod columns;

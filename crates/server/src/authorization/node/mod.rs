@@ -1,7 +1,7 @@
 //! What kubelets may do: each one only what concerns its own node.
 //!
 //! Secrets, config maps, claims and volumes are a node's business if a pod that is bound to the node refers to them; a
-//! [`Graph`] knows that, kept up to date by whoever sees those objects change. Everything else is by rules that are the
+//! `Graph` knows that, kept up to date by whoever sees those objects change. Everything else is by rules that are the
 //! same for all nodes. Nodes that are refused here may still be allowed by the next authorizer.
 
 mod graph;
