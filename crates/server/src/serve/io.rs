@@ -15,8 +15,9 @@ use super::{activity::Activity, limits::LINGER};
 /// How many bytes are thrown away at a time while the connection lingers.
 const LINGER_CHUNK: usize = 8 * 1024;
 
-/// How many are thrown away in all: as many as Go's server reads of a body that nobody wants.
-const LINGER_BYTES: usize = 256 * 1024;
+/// How many are thrown away in all: more than the longest body, so that who sends one that is a little too long reads
+/// why it was refused.
+const LINGER_BYTES: usize = 8 * 1024 * 1024;
 
 /// A socket, with TLS or without.
 pub(super) struct ClientIo<S> {

@@ -46,7 +46,7 @@ pub const GO_AWAY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long a connection that is closed before the client has sent all stays half open, so that the client can still
 /// read the answer.
-pub const LINGER: Duration = Duration::from_millis(500);
+pub const LINGER: Duration = Duration::from_secs(2);
 
 /// How long the first pause is when no connection can be accepted (no descriptors left); twice as long after each more.
 pub const ACCEPT_RETRY_FIRST: Duration = Duration::from_millis(5);
