@@ -1,0 +1,1 @@
+//! The life of pods on a node: registration, lifecycle, volumes, runtimes.
