@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use capstan_api::GroupVersion;
+use capstan_descriptions::Descriptions;
 
 use super::{
     OpenApiVersion,
@@ -67,7 +68,8 @@ pub(super) fn document(
     group_versions: &[GroupVersion],
     custom: &BTreeMap<String, (Vec<u8>, Vec<String>)>,
 ) -> Vec<u8> {
-    let mut schemas = Schemas { version, group_versions, refs: Vec::new() };
+    let descriptions = Descriptions::load();
+    let mut schemas = Schemas { version, group_versions, descriptions: &descriptions, refs: Vec::new() };
     let mut json = Json::default();
     json.object(|json| {
         match version {

@@ -5,6 +5,8 @@ use capstan_api::{
     builtin::text::{Absent, EMBEDDED, Field, TypeHead, UNION, full_name, short_name},
 };
 
+use capstan_descriptions::Descriptions;
+
 use super::OpenApiVersion;
 use crate::discovery::json::Json;
 
@@ -76,6 +78,8 @@ pub(super) struct Schemas<'a> {
     pub(super) version: OpenApiVersion,
     /// The group versions whose options and events the document speaks of.
     pub(super) group_versions: &'a [GroupVersion],
+    /// What types and fields are for.
+    pub(super) descriptions: &'a Descriptions,
     /// The names of the schemas that what has been written refers to.
     pub(super) refs: Vec<String>,
 }
@@ -91,21 +95,47 @@ impl Schemas<'_> {
     /// The schema of that name, if it is a built-in one.
     pub(super) fn builtin(&mut self, name: &str) -> Option<Vec<u8>> {
         if let Some((.., v3, v2)) = SPECIAL.iter().find(|(_, full, ..)| *full == name) {
-            return Some(match self.version {
-                OpenApiVersion::V3 => v3.as_bytes().to_vec(),
+            let schema = match self.version {
+                OpenApiVersion::V3 => (*v3).to_owned(),
                 // It has no defaults.
-                OpenApiVersion::V2 => v2.replace(r#","default":"""#, "").into_bytes(),
-            });
+                OpenApiVersion::V2 => v2.replace(r#","default":"""#, ""),
+            };
+            return Some(self.described(name, &schema));
         }
         let short = short_name(name)?;
         let mut lines = builtin::type_lines(&short)?;
         let head = TypeHead::parse(lines.next()?)?;
         let mut json = Json::default();
-        json.object(|json| self.ty(&head, lines, json));
+        json.object(|json| self.ty(name, &head, lines, json));
         Some(json.finish())
     }
 
-    fn ty(&mut self, head: &TypeHead<'_>, lines: std::str::Lines<'static>, json: &mut Json) {
+    /// A schema that is written already, with its description.
+    fn described(&self, name: &str, schema: &str) -> Vec<u8> {
+        let Some(description) = self.descriptions.of(name) else { return schema.as_bytes().to_vec() };
+        let mut json = Json::default();
+        json.object(|json| json.field("description", description));
+        let mut out = json.finish();
+        let rest = &schema[1..];
+        if rest != "}" {
+            out.pop();
+            out.push(b',');
+            out.extend_from_slice(rest.as_bytes());
+        }
+        out
+    }
+
+    /// What a field is for, as a part of its schema.
+    fn describe(&self, ty: &str, field: &Field<'_>, json: &mut Json) {
+        if let Some(description) = self.descriptions.of_field(ty, field.name) {
+            json.field("description", description);
+        }
+    }
+
+    fn ty(&mut self, name: &str, head: &TypeHead<'_>, lines: std::str::Lines<'static>, json: &mut Json) {
+        if let Some(description) = self.descriptions.of(name) {
+            json.field("description", description);
+        }
         json.field("type", "object");
         let fields: Vec<Field<'_>> = lines
             .clone()
@@ -121,8 +151,8 @@ impl Schemas<'_> {
                 for field in &fields {
                     json.key(field.name);
                     match reference_of(field.ty, field.go).filter(|_| bare.contains(&field.name)) {
-                        Some(name) => self.reference(&name, json),
-                        None => self.field(field, json),
+                        Some(other) => self.reference(&other, json),
+                        None => self.field(name, field, json),
                     }
                 }
             });
@@ -159,12 +189,13 @@ impl Schemas<'_> {
         }
     }
 
-    fn field(&mut self, field: &Field<'_>, json: &mut Json) {
+    fn field(&mut self, owner: &str, field: &Field<'_>, json: &mut Json) {
         let default = field.default.or_else(|| (field.absent == Absent::Zero).then(|| zero(field.ty)).flatten());
         let default = default.filter(|_| self.version == OpenApiVersion::V3);
         let ty = field.ty.trim_start_matches('*');
         if let Some(name) = reference_of(ty, field.go) {
-            let says_more = default.is_some() || field.map.is_some() || field.patch.is_some();
+            let described = self.descriptions.of_field(owner, field.name).is_some();
+            let says_more = described || default.is_some() || field.map.is_some() || field.patch.is_some();
             match self.version {
                 OpenApiVersion::V2 if !says_more => return self.reference(&name, json),
                 OpenApiVersion::V2 => {
@@ -172,12 +203,14 @@ impl Schemas<'_> {
                     self.refs.push(name);
                     return json.object(|json| {
                         json.field("$ref", &path);
+                        self.describe(owner, field, json);
                         merging(field, json);
                     });
                 }
                 OpenApiVersion::V3 => {}
             }
             return json.object(|json| {
+                self.describe(owner, field, json);
                 if let Some(default) = default {
                     json.key("default");
                     json.raw(default.as_bytes());
@@ -188,6 +221,7 @@ impl Schemas<'_> {
             });
         }
         json.object(|json| {
+            self.describe(owner, field, json);
             self.value(ty, field, default, json);
             merging(field, json);
         });
