@@ -3,7 +3,7 @@
 //!
 //! Documents are made from the table of built-in kinds and from the custom resources when somebody first asks for them,
 //! and kept compressed until what they speak of changes: together they are a hundredth of what they are when they are
-//! sent. Descriptions of types and fields are upstream's, those of paths are only what OpenAPI demands.
+//! sent. They have no descriptions but those that OpenAPI demands.
 
 mod answer;
 mod custom;

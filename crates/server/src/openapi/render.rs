@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use capstan_api::GroupVersion;
-use capstan_descriptions::Descriptions;
 
 use super::{
     OpenApiVersion,
@@ -68,8 +67,7 @@ pub(super) fn document(
     group_versions: &[GroupVersion],
     custom: &BTreeMap<String, (Vec<u8>, Vec<String>)>,
 ) -> Vec<u8> {
-    let descriptions = Descriptions::load();
-    let mut schemas = Schemas { version, group_versions, descriptions: &descriptions, refs: Vec::new() };
+    let mut schemas = Schemas { version, group_versions, refs: Vec::new() };
     let mut json = Json::default();
     json.object(|json| {
         match version {

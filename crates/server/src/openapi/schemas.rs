@@ -5,10 +5,8 @@ use capstan_api::{
     builtin::text::{Absent, EMBEDDED, Field, TypeHead, UNION, full_name, short_name},
 };
 
-use capstan_descriptions::Descriptions;
-
 use super::OpenApiVersion;
-use crate::discovery::json::Json;
+use crate::{descriptions, discovery::json::Json};
 
 /// Types that are written as a string, a number or anything, but that OpenAPI has a name for: the name in the table,
 /// the one of OpenAPI, and the schema in version 3 and in version 2.
@@ -78,8 +76,6 @@ pub(super) struct Schemas<'a> {
     pub(super) version: OpenApiVersion,
     /// The group versions whose options and events the document speaks of.
     pub(super) group_versions: &'a [GroupVersion],
-    /// What types and fields are for.
-    pub(super) descriptions: &'a Descriptions,
     /// The names of the schemas that what has been written refers to.
     pub(super) refs: Vec<String>,
 }
@@ -100,42 +96,19 @@ impl Schemas<'_> {
                 // It has no defaults.
                 OpenApiVersion::V2 => v2.replace(r#","default":"""#, ""),
             };
-            return Some(self.described(name, &schema));
+            return Some(described(name, &schema));
         }
         let short = short_name(name)?;
         let mut lines = builtin::type_lines(&short)?;
         let head = TypeHead::parse(lines.next()?)?;
         let mut json = Json::default();
-        json.object(|json| self.ty(name, &head, lines, json));
+        json.object(|json| self.ty(&head, lines, json));
         Some(json.finish())
     }
 
-    /// A schema that is written already, with its description.
-    fn described(&self, name: &str, schema: &str) -> Vec<u8> {
-        let Some(description) = self.descriptions.of(name) else { return schema.as_bytes().to_vec() };
-        let mut json = Json::default();
-        json.object(|json| json.field("description", description));
-        let mut out = json.finish();
-        let rest = &schema[1..];
-        if rest != "}" {
-            out.pop();
-            out.push(b',');
-            out.extend_from_slice(rest.as_bytes());
-        }
-        out
-    }
-
-    /// What a field is for, as a part of its schema.
-    fn describe(&self, ty: &str, field: &Field<'_>, json: &mut Json) {
-        if let Some(description) = self.descriptions.of_field(ty, field.name) {
-            json.field("description", description);
-        }
-    }
-
-    fn ty(&mut self, name: &str, head: &TypeHead<'_>, lines: std::str::Lines<'static>, json: &mut Json) {
-        if let Some(description) = self.descriptions.of(name) {
-            json.field("description", description);
-        }
+    fn ty(&mut self, head: &TypeHead<'_>, lines: std::str::Lines<'static>, json: &mut Json) {
+        let full = full_name(head.name);
+        describe(&full, "", json);
         json.field("type", "object");
         let fields: Vec<Field<'_>> = lines
             .clone()
@@ -151,8 +124,8 @@ impl Schemas<'_> {
                 for field in &fields {
                     json.key(field.name);
                     match reference_of(field.ty, field.go).filter(|_| bare.contains(&field.name)) {
-                        Some(other) => self.reference(&other, json),
-                        None => self.field(name, field, json),
+                        Some(name) => self.reference(&name, json),
+                        None => self.field(&full, field, json),
                     }
                 }
             });
@@ -189,13 +162,13 @@ impl Schemas<'_> {
         }
     }
 
-    fn field(&mut self, owner: &str, field: &Field<'_>, json: &mut Json) {
+    fn field(&mut self, schema: &str, field: &Field<'_>, json: &mut Json) {
         let default = field.default.or_else(|| (field.absent == Absent::Zero).then(|| zero(field.ty)).flatten());
         let default = default.filter(|_| self.version == OpenApiVersion::V3);
         let ty = field.ty.trim_start_matches('*');
         if let Some(name) = reference_of(ty, field.go) {
-            let described = self.descriptions.of_field(owner, field.name).is_some();
-            let says_more = described || default.is_some() || field.map.is_some() || field.patch.is_some();
+            let says_more = descriptions::json(schema, field.name).is_some()
+                || default.is_some() || field.map.is_some() || field.patch.is_some();
             match self.version {
                 OpenApiVersion::V2 if !says_more => return self.reference(&name, json),
                 OpenApiVersion::V2 => {
@@ -203,14 +176,14 @@ impl Schemas<'_> {
                     self.refs.push(name);
                     return json.object(|json| {
                         json.field("$ref", &path);
-                        self.describe(owner, field, json);
+                        describe(schema, field.name, json);
                         merging(field, json);
                     });
                 }
                 OpenApiVersion::V3 => {}
             }
             return json.object(|json| {
-                self.describe(owner, field, json);
+                describe(schema, field.name, json);
                 if let Some(default) = default {
                     json.key("default");
                     json.raw(default.as_bytes());
@@ -221,7 +194,7 @@ impl Schemas<'_> {
             });
         }
         json.object(|json| {
-            self.describe(owner, field, json);
+            describe(schema, field.name, json);
             self.value(ty, field, default, json);
             merging(field, json);
         });
@@ -267,6 +240,24 @@ impl Schemas<'_> {
             json.array([name], |json, name| self.reference(&name, json));
         });
     }
+}
+
+/// Says what a field is for, or with an empty `field` the schema, where there are words for it.
+fn describe(schema: &str, field: &str, json: &mut Json) {
+    if let Some(words) = descriptions::json(schema, field) {
+        json.key("description");
+        json.raw(words.as_bytes());
+    }
+}
+
+/// A schema with the words for it.
+fn described(name: &str, schema: &str) -> Vec<u8> {
+    match (descriptions::json(name, ""), schema.strip_prefix('{')) {
+        (Some(words), Some("}")) => format!(r#"{{"description":{words}}}"#),
+        (Some(words), Some(rest)) => format!(r#"{{"description":{words},{rest}"#),
+        _ => schema.to_owned(),
+    }
+    .into_bytes()
 }
 
 /// How two values of a field become one.
