@@ -5,8 +5,22 @@
 //! the table of all of them, by upstream's names.
 
 mod context;
+mod controller_ref;
+mod deployment;
+mod events;
+mod hash;
+mod percent;
+mod pods;
+mod replicaset;
+mod slow_start;
+mod workload;
 
 pub use context::{ControllerContext, Descriptor};
 
 /// All loops that there are, by upstream's names.
-pub const CONTROLLERS: &[Descriptor] = &[];
+#[rustfmt::skip]
+pub const CONTROLLERS: &[Descriptor] = &[
+    Descriptor { name: "deployment-controller", on_by_default: true, run: deployment::run },
+    Descriptor { name: "replicaset-controller", on_by_default: true, run: replicaset::run },
+    Descriptor { name: "replicationcontroller-controller", on_by_default: true, run: replicaset::run_replication_controllers },
+];
