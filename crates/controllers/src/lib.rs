@@ -5,8 +5,25 @@
 //! the table of all of them, by upstream's names.
 
 mod context;
+mod discovery;
+mod drive;
+mod garbage_collector;
+mod metadata;
+mod namespace;
+mod root_ca_cert_publisher;
+mod serviceaccount;
 
-pub use context::{ControllerContext, Descriptor};
+pub use context::{ControllerContext, ControllerOptions, Descriptor, TokenSigner};
+pub use metadata::MetadataInformers;
 
 /// All loops that there are, by upstream's names.
-pub const CONTROLLERS: &[Descriptor] = &[];
+pub const CONTROLLERS: &[Descriptor] = &[
+    Descriptor { name: "garbage-collector-controller", on_by_default: true, run: garbage_collector::run },
+    Descriptor { name: "namespace-controller", on_by_default: true, run: namespace::run },
+    Descriptor {
+        name: "root-ca-certificate-publisher-controller",
+        on_by_default: true,
+        run: root_ca_cert_publisher::run,
+    },
+    Descriptor { name: "serviceaccount-controller", on_by_default: true, run: serviceaccount::run },
+];
