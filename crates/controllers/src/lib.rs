@@ -5,8 +5,22 @@
 //! the table of all of them, by upstream's names.
 
 mod context;
+mod endpoints;
+mod endpointslice;
+mod endpointslice_mirroring;
+mod fnv;
+mod loops;
+mod recorder;
+mod service_cidr;
+mod service_pods;
 
 pub use context::{ControllerContext, Descriptor};
 
 /// All loops that there are, by upstream's names.
-pub const CONTROLLERS: &[Descriptor] = &[];
+#[rustfmt::skip]
+pub const CONTROLLERS: &[Descriptor] = &[
+    Descriptor { name: "endpoints-controller", on_by_default: true, run: endpoints::run },
+    Descriptor { name: "endpointslice-controller", on_by_default: true, run: endpointslice::run },
+    Descriptor { name: "endpointslice-mirroring-controller", on_by_default: true, run: endpointslice_mirroring::run },
+    Descriptor { name: "service-cidr-controller", on_by_default: true, run: service_cidr::run },
+];
