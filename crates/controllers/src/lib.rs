@@ -21,6 +21,14 @@ mod metadata;
 mod namespace;
 mod root_ca_cert_publisher;
 mod serviceaccount;
+mod endpoints;
+mod endpointslice;
+mod endpointslice_mirroring;
+mod fnv;
+mod loops;
+mod recorder;
+mod service_cidr;
+mod service_pods;
 
 pub use context::{ControllerContext, ControllerOptions, Descriptor, TokenSigner};
 pub use metadata::MetadataInformers;
@@ -40,4 +48,8 @@ pub const CONTROLLERS: &[Descriptor] = &[
         run: root_ca_cert_publisher::run,
     },
     Descriptor { name: "serviceaccount-controller", on_by_default: true, run: serviceaccount::run },
+    Descriptor { name: "endpoints-controller", on_by_default: true, run: endpoints::run },
+    Descriptor { name: "endpointslice-controller", on_by_default: true, run: endpointslice::run },
+    Descriptor { name: "endpointslice-mirroring-controller", on_by_default: true, run: endpointslice_mirroring::run },
+    Descriptor { name: "service-cidr-controller", on_by_default: true, run: service_cidr::run },
 ];
