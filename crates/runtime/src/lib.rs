@@ -10,7 +10,9 @@ mod controller;
 pub mod handler;
 pub mod leader_election;
 mod retry;
+mod stop;
 pub mod workqueue;
 
 pub use controller::{Action, Controller, Outcome, ReconcileError, Reconciler};
 pub use retry::{Backoff, DEFAULT_RETRY, retry_on_conflict};
+pub use stop::{Stop, Stopper};

@@ -25,6 +25,7 @@ mod handlers;
 pub mod health;
 pub mod http;
 pub mod impersonation;
+mod in_process;
 pub mod index;
 pub mod metrics;
 pub mod objects;
@@ -42,5 +43,6 @@ mod start;
 pub mod validation;
 pub mod warnings;
 
+pub use in_process::InProcess;
 pub use road::InProcessUser;
 pub use server::{AuthorizationMode, Config, Server, StartError};
