@@ -5,12 +5,14 @@
 mod any;
 #[cfg(feature = "k8s-openapi")]
 mod builtin;
+mod encoded;
 mod meta;
 pub(crate) mod nullable;
 mod owner;
 mod resource;
 
 pub use any::{Identity, Object, ObjectError};
+pub use encoded::Encoded;
 pub use meta::{FieldsV1, ListMeta, ManagedFieldsEntry, ObjectMeta, ShardInfo, TypeMeta};
 pub use owner::{OwnerReference, controller_of};
 pub use resource::{Metadata, Resource, Scope, path};
