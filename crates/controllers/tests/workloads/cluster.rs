@@ -13,7 +13,7 @@ use capstan_api::{
     object::Object,
     options::{DeleteOptions, ListOptions},
 };
-use capstan_client::{Api, BoxFuture, Client, SharedInformerFactory, Transport};
+use capstan_client::{Api, BoxFuture, Client, Event, SharedInformerFactory, Transport};
 use capstan_clock::{ManualClock, SeededIds};
 use capstan_controllers::{CONTROLLERS, ControllerContext};
 use capstan_runtime::{Stop, Stopper};
@@ -170,7 +170,7 @@ impl Cluster {
     /// Waits until nobody writes any more.
     pub(crate) async fn settle(&self) {
         let (mut before, mut calm) = (self.version().await, 0);
-        while calm < 20 {
+        while calm < 5 {
             for _ in 0..10 {
                 self.breathe().await;
             }
@@ -191,20 +191,19 @@ impl Cluster {
         let on = Arc::new(AtomicBool::new(true));
         let works = Arc::clone(&on);
         let task = tokio::spawn(async move {
-            loop {
-                tokio::task::yield_now().await;
-                if !works.load(Ordering::Relaxed) {
-                    continue;
+            let mut watch = pods.watch(&ListOptions::default()).await.unwrap();
+            while let Some(event) = watch.try_next().await.unwrap() {
+                let (Event::Added(pod) | Event::Modified(pod)) = event else { continue };
+                while !works.load(Ordering::Relaxed) {
+                    tokio::task::yield_now().await;
                 }
-                let Ok(list) = pods.list(&ListOptions::default()).await else { continue };
-                for pod in list.items {
-                    let name = pod.identity().name.to_owned();
-                    if pod.metadata.deletion_timestamp.is_some() {
-                        let now = DeleteOptions { grace_period_seconds: Some(0), ..DeleteOptions::default() };
-                        let _ = pods.delete(&name, &now).await;
-                    } else if pod.status.as_ref().and_then(|s| s.phase.as_deref()).unwrap_or("Pending") == "Pending" {
-                        let _ = pods.update_status(&running(pod, clock_time(&clock))).await;
-                    }
+                let name = pod.identity().name.to_owned();
+                if pod.metadata.deletion_timestamp.is_some() {
+                    let now = DeleteOptions { grace_period_seconds: Some(0), ..DeleteOptions::default() };
+                    let _ = pods.delete(&name, &now).await;
+                } else if pod.status.as_ref().and_then(|s| s.phase.as_deref()).unwrap_or("Pending") == "Pending" {
+                    // Somebody else may have been quicker; then there is another event.
+                    let _ = pods.update_status(&running(pod, clock_time(&clock))).await;
                 }
             }
         });
