@@ -205,7 +205,6 @@ async fn the_dead_are_replaced_and_strangers_adopted() {
     assert_eq!(pods.len(), 3, "the stray one counts");
     assert!(pods.iter().any(|pod| pod.metadata.name.as_deref() == Some("stray")), "and is the oldest");
     assert!(pods.iter().all(|pod| pod.metadata.owner_references.iter().flatten().any(|owner| owner.name == "a")));
-    eprintln!("{:#?}", pods.iter().map(|p| (&p.metadata.name, &p.metadata.deletion_timestamp, &p.status.as_ref().unwrap().phase)).collect::<Vec<_>>());
     let victim = pods.iter().find(|pod| pod.metadata.name.as_deref() != Some("stray")).unwrap();
     let name = victim.metadata.name.clone().unwrap();
     cluster.api::<Pod>().delete(&name, &capstan_api::options::DeleteOptions::default()).await.unwrap();
