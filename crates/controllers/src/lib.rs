@@ -6,24 +6,29 @@
 
 mod context;
 mod discovery;
+mod disruption;
 mod drive;
 mod garbage_collector;
 mod metadata;
 mod namespace;
-mod root_ca_cert_publisher;
+mod node_lifecycle;
+mod pod_gc;
+mod pods;
+mod root_ca;
 mod serviceaccount;
+mod taint_eviction;
 
 pub use context::{ControllerContext, ControllerOptions, Descriptor, TokenSigner};
 pub use metadata::MetadataInformers;
 
 /// All loops that there are, by upstream's names.
 pub const CONTROLLERS: &[Descriptor] = &[
+    Descriptor { name: "disruption-controller", on_by_default: true, run: disruption::run },
     Descriptor { name: "garbage-collector-controller", on_by_default: true, run: garbage_collector::run },
     Descriptor { name: "namespace-controller", on_by_default: true, run: namespace::run },
-    Descriptor {
-        name: "root-ca-certificate-publisher-controller",
-        on_by_default: true,
-        run: root_ca_cert_publisher::run,
-    },
+    Descriptor { name: "node-lifecycle-controller", on_by_default: true, run: node_lifecycle::run },
+    Descriptor { name: "pod-garbage-collector-controller", on_by_default: true, run: pod_gc::run },
+    Descriptor { name: "root-ca-certificate-publisher-controller", on_by_default: true, run: root_ca::run },
     Descriptor { name: "serviceaccount-controller", on_by_default: true, run: serviceaccount::run },
+    Descriptor { name: "taint-eviction-controller", on_by_default: true, run: taint_eviction::run },
 ];
