@@ -5,6 +5,15 @@
 //! the table of all of them, by upstream's names.
 
 mod context;
+mod controller_ref;
+mod deployment;
+mod events;
+mod hash;
+mod percent;
+mod pods;
+mod replicaset;
+mod slow_start;
+mod workload;
 mod discovery;
 mod disruption;
 mod drive;
@@ -17,11 +26,24 @@ mod pods;
 mod root_ca;
 mod serviceaccount;
 mod taint_eviction;
+mod endpoints;
+mod endpointslice;
+mod endpointslice_mirroring;
+mod fnv;
+mod loops;
+mod recorder;
+mod service_cidr;
+mod service_pods;
 
 pub use context::{ControllerContext, ControllerOptions, Descriptor, TokenSigner};
 pub use metadata::MetadataInformers;
 
 /// All loops that there are, by upstream's names.
+#[rustfmt::skip]
+pub const CONTROLLERS: &[Descriptor] = &[
+    Descriptor { name: "deployment-controller", on_by_default: true, run: deployment::run },
+    Descriptor { name: "replicaset-controller", on_by_default: true, run: replicaset::run },
+    Descriptor { name: "replicationcontroller-controller", on_by_default: true, run: replicaset::run_replication_controllers },
 pub const CONTROLLERS: &[Descriptor] = &[
     Descriptor { name: "disruption-controller", on_by_default: true, run: disruption::run },
     Descriptor { name: "garbage-collector-controller", on_by_default: true, run: garbage_collector::run },
@@ -31,4 +53,8 @@ pub const CONTROLLERS: &[Descriptor] = &[
     Descriptor { name: "root-ca-certificate-publisher-controller", on_by_default: true, run: root_ca::run },
     Descriptor { name: "serviceaccount-controller", on_by_default: true, run: serviceaccount::run },
     Descriptor { name: "taint-eviction-controller", on_by_default: true, run: taint_eviction::run },
+    Descriptor { name: "endpoints-controller", on_by_default: true, run: endpoints::run },
+    Descriptor { name: "endpointslice-controller", on_by_default: true, run: endpointslice::run },
+    Descriptor { name: "endpointslice-mirroring-controller", on_by_default: true, run: endpointslice_mirroring::run },
+    Descriptor { name: "service-cidr-controller", on_by_default: true, run: service_cidr::run },
 ];
