@@ -8,7 +8,17 @@ mod context;
 mod controller_ref;
 mod deployment;
 mod discovery;
+mod disruption;
 mod drive;
+mod garbage_collector;
+mod metadata;
+mod namespace;
+mod node_lifecycle;
+mod pod_gc;
+mod pods;
+mod root_ca;
+mod serviceaccount;
+mod taint_eviction;
 mod endpoints;
 mod endpointslice;
 mod endpointslice_mirroring;
@@ -37,6 +47,17 @@ pub use metadata::MetadataInformers;
 #[rustfmt::skip]
 pub const CONTROLLERS: &[Descriptor] = &[
     Descriptor { name: "deployment-controller", on_by_default: true, run: deployment::run },
+    Descriptor { name: "replicaset-controller", on_by_default: true, run: replicaset::run },
+    Descriptor { name: "replicationcontroller-controller", on_by_default: true, run: replicaset::run_replication_controllers },
+pub const CONTROLLERS: &[Descriptor] = &[
+    Descriptor { name: "disruption-controller", on_by_default: true, run: disruption::run },
+    Descriptor { name: "garbage-collector-controller", on_by_default: true, run: garbage_collector::run },
+    Descriptor { name: "namespace-controller", on_by_default: true, run: namespace::run },
+    Descriptor { name: "node-lifecycle-controller", on_by_default: true, run: node_lifecycle::run },
+    Descriptor { name: "pod-garbage-collector-controller", on_by_default: true, run: pod_gc::run },
+    Descriptor { name: "root-ca-certificate-publisher-controller", on_by_default: true, run: root_ca::run },
+    Descriptor { name: "serviceaccount-controller", on_by_default: true, run: serviceaccount::run },
+    Descriptor { name: "taint-eviction-controller", on_by_default: true, run: taint_eviction::run },
     Descriptor { name: "endpoints-controller", on_by_default: true, run: endpoints::run },
     Descriptor { name: "endpointslice-controller", on_by_default: true, run: endpointslice::run },
     Descriptor { name: "endpointslice-mirroring-controller", on_by_default: true, run: endpointslice_mirroring::run },
