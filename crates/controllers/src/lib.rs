@@ -5,6 +5,22 @@
 //! the table of all of them, by upstream's names.
 
 mod context;
+mod controller_ref;
+mod deployment;
+mod events;
+mod hash;
+mod percent;
+mod pods;
+mod replicaset;
+mod slow_start;
+mod workload;
+mod discovery;
+mod drive;
+mod garbage_collector;
+mod metadata;
+mod namespace;
+mod root_ca_cert_publisher;
+mod serviceaccount;
 mod endpoints;
 mod endpointslice;
 mod endpointslice_mirroring;
@@ -14,11 +30,24 @@ mod recorder;
 mod service_cidr;
 mod service_pods;
 
-pub use context::{ControllerContext, Descriptor};
+pub use context::{ControllerContext, ControllerOptions, Descriptor, TokenSigner};
+pub use metadata::MetadataInformers;
 
 /// All loops that there are, by upstream's names.
 #[rustfmt::skip]
 pub const CONTROLLERS: &[Descriptor] = &[
+    Descriptor { name: "deployment-controller", on_by_default: true, run: deployment::run },
+    Descriptor { name: "replicaset-controller", on_by_default: true, run: replicaset::run },
+    Descriptor { name: "replicationcontroller-controller", on_by_default: true, run: replicaset::run_replication_controllers },
+pub const CONTROLLERS: &[Descriptor] = &[
+    Descriptor { name: "garbage-collector-controller", on_by_default: true, run: garbage_collector::run },
+    Descriptor { name: "namespace-controller", on_by_default: true, run: namespace::run },
+    Descriptor {
+        name: "root-ca-certificate-publisher-controller",
+        on_by_default: true,
+        run: root_ca_cert_publisher::run,
+    },
+    Descriptor { name: "serviceaccount-controller", on_by_default: true, run: serviceaccount::run },
     Descriptor { name: "endpoints-controller", on_by_default: true, run: endpoints::run },
     Descriptor { name: "endpointslice-controller", on_by_default: true, run: endpointslice::run },
     Descriptor { name: "endpointslice-mirroring-controller", on_by_default: true, run: endpointslice_mirroring::run },
