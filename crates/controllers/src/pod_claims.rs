@@ -64,9 +64,8 @@ pub(crate) fn is_terminated(pod: &Pod) -> bool {
 
 /// Whether this object was made for that pod.
 pub(crate) fn is_controlled_by(meta: &ObjectMeta, pod: &Pod) -> bool {
-    let controls = |owner: &OwnerReference| {
-        owner.controller == Some(true) && Some(&owner.uid) == pod.metadata.uid.as_ref()
-    };
+    let controls =
+        |owner: &OwnerReference| owner.controller == Some(true) && Some(&owner.uid) == pod.metadata.uid.as_ref();
     meta.owner_references.iter().flatten().any(controls)
 }
 

@@ -170,9 +170,9 @@ pub(crate) fn find_match(
             !delay_binding
                 && volume_phase(volume) == "Available"
                 && volume_class(volume) == claim_class(claim).unwrap_or_default()
-                && selector.as_ref().is_none_or(|selector| {
-                    selector.matches(volume.metadata.labels.as_ref().unwrap_or(&none))
-                })
+                && selector
+                    .as_ref()
+                    .is_none_or(|selector| selector.matches(volume.metadata.labels.as_ref().unwrap_or(&none)))
         });
         if let Some(smallest) = free.min_by_key(|volume| capacity(volume)) {
             return Ok(Some(Arc::clone(smallest)));
@@ -196,10 +196,9 @@ pub(crate) fn reference(claim: &PersistentVolumeClaim) -> ObjectReference {
 
 /// The volume as it is when it is bound to the claim, if it is not yet.
 pub(crate) fn bound_volume(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<PersistentVolume> {
-    let by_controller =
-        !is_bound_to(volume, claim) && annotation(&volume.metadata, BOUND_BY_CONTROLLER).is_none();
-    let knows_uid = is_bound_to(volume, claim)
-        && claim_ref(volume).is_some_and(|reference| reference.uid == claim.metadata.uid);
+    let by_controller = !is_bound_to(volume, claim) && annotation(&volume.metadata, BOUND_BY_CONTROLLER).is_none();
+    let knows_uid =
+        is_bound_to(volume, claim) && claim_ref(volume).is_some_and(|reference| reference.uid == claim.metadata.uid);
     if knows_uid && !by_controller {
         return None;
     }

@@ -13,8 +13,8 @@ use k8s_openapi::api::{
 use super::{
     Binder,
     binding::{
-        BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE, STORAGE_PROVISIONER, annotate, annotation,
-        check_satisfies, claim_class, claim_phase, claim_ref, default_class, find_match, is_bound_to, volume_name,
+        BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE, STORAGE_PROVISIONER, annotate, annotation, check_satisfies,
+        claim_class, claim_phase, claim_ref, default_class, find_match, is_bound_to, volume_name,
     },
     local_path::{self, LOCAL_PATH_PROVISIONER},
 };

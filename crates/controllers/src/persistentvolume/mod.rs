@@ -19,14 +19,16 @@ use k8s_openapi::api::{
     storage::v1::StorageClass,
 };
 
-pub(crate) use binding::{PROVISIONED_BY, annotation, capacity, claim_ref, requested, storage, volume_name, volume_phase};
+pub(crate) use binding::{
+    PROVISIONED_BY, annotation, capacity, claim_ref, requested, storage, volume_name, volume_phase,
+};
 pub use local_path::{LOCAL_PATH_PROVISIONER, LocalPath, RemoveDirectory};
 
 use binding::{bound_claim, bound_volume, claim_phase, claim_with_status};
 
 use crate::{
     ControllerContext,
-    loops::{Synced, work},
+    drive::{drive, filled},
     overlay::Overlay,
     pod_claims,
     recorder::Recorder,
@@ -84,10 +86,10 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
         let waits = |key: &Key| lister.get(key).is_some_and(|claim| volume_name(&claim).is_empty());
         pod_claims::claims_of(pod).into_iter().filter(waits).for_each(|key| queue.add(key));
     }));
-    let synced = Synced::default().and(&volumes).and(&claims).and(&classes).and(&pods).and(&nodes);
+    let caches = vec![filled(&volumes), filled(&claims), filled(&classes), filled(&pods), filled(&nodes)];
     let queue = binder.queue.clone();
     let controller = Controller::new(binder, Arc::clone(&context.clock)).with_queue(queue);
-    Box::pin(work(controller, synced, context.stop.clone()))
+    Box::pin(drive(context.stop.clone(), caches, controller))
 }
 
 /// Looks again at all claims without a volume.
@@ -108,7 +110,10 @@ fn claim_key(volume: &PersistentVolume) -> Option<Key> {
     Some(Key::new(reference.namespace.as_deref()?, reference.name.as_deref()?))
 }
 
-fn volume_handler(waiting: impl Fn() + Clone + Send + 'static, queue: PriorityQueue<Key>) -> HandlerFuncs<PersistentVolume> {
+fn volume_handler(
+    waiting: impl Fn() + Clone + Send + 'static,
+    queue: PriorityQueue<Key>,
+) -> HandlerFuncs<PersistentVolume> {
     let tell = {
         let queue = queue.clone();
         move |volume: &PersistentVolume| {

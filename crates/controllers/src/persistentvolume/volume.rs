@@ -8,9 +8,7 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 
 use super::{
     Binder,
-    binding::{
-        PROVISIONED_BY, annotation, claim_ref, modes_mismatch, unbound_volume, volume_name, volume_phase,
-    },
+    binding::{PROVISIONED_BY, annotation, claim_ref, modes_mismatch, unbound_volume, volume_name, volume_phase},
     claim_key,
     local_path::{self, FINALIZER, LOCAL_PATH_PROVISIONER},
 };
@@ -31,9 +29,7 @@ fn deleter(volume: &PersistentVolume) -> Deleter {
     let spec = volume.spec.as_ref();
     match by {
         Some(LOCAL_PATH_PROVISIONER) => Deleter::Local,
-        Some(by) if by.starts_with("kubernetes.io/") => {
-            Deleter::None(format!("no volume plugin matched name: {by}"))
-        }
+        Some(by) if by.starts_with("kubernetes.io/") => Deleter::None(format!("no volume plugin matched name: {by}")),
         Some(_) => Deleter::External,
         None if spec.is_some_and(|spec| spec.csi.is_some()) => Deleter::External,
         None => match spec.and_then(|spec| spec.host_path.as_ref()) {
@@ -132,12 +128,7 @@ impl Binder {
         }
     }
 
-    async fn fail(
-        &self,
-        volume: Arc<PersistentVolume>,
-        reason: &str,
-        message: &str,
-    ) -> Result<Action, ReconcileError> {
+    async fn fail(&self, volume: Arc<PersistentVolume>, reason: &str, message: &str) -> Result<Action, ReconcileError> {
         if volume_phase(&volume) != "Failed" {
             let volume = self.set_volume_phase(volume, "Failed", message).await?;
             self.recorder.warning(&*volume, reason, message);
