@@ -14,7 +14,7 @@ use bytes::Bytes;
 use capstan_api::{
     Resource,
     object::Object,
-    options::{ListOptions, DeleteOptions},
+    options::{DeleteOptions, ListOptions},
 };
 use capstan_client::{Api, Body, BoxFuture, Client, Error, Transport};
 use capstan_clock::{ManualClock, SeededIds};
@@ -218,6 +218,12 @@ impl Cluster {
 
     pub async fn delete<K: Object + Resource + Debug>(&self, namespace: &str, name: &str) {
         self.api::<K>(namespace).delete(name, &DeleteOptions::default()).await.unwrap();
+    }
+
+    /// Deletes what would take its time.
+    pub async fn delete_now<K: Object + Resource + Debug>(&self, namespace: &str, name: &str) {
+        let options = DeleteOptions { grace_period_seconds: Some(0), ..DeleteOptions::default() };
+        self.api::<K>(namespace).delete(name, &options).await.unwrap();
     }
 
     /// The events of a namespace, as `type reason message`.
