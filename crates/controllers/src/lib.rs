@@ -5,8 +5,46 @@
 //! the table of all of them, by upstream's names.
 
 mod context;
+mod controller_ref;
+mod deployment;
+mod discovery;
+mod drive;
+mod endpoints;
+mod endpointslice;
+mod endpointslice_mirroring;
+mod events;
+mod fnv;
+mod garbage_collector;
+mod hash;
+mod loops;
+mod metadata;
+mod namespace;
+mod percent;
+mod pods;
+mod recorder;
+mod replicaset;
+mod root_ca_cert_publisher;
+mod service_cidr;
+mod service_pods;
+mod serviceaccount;
+mod slow_start;
+mod workload;
 
-pub use context::{ControllerContext, Descriptor};
+pub use context::{ControllerContext, ControllerOptions, Descriptor, TokenSigner};
+pub use metadata::MetadataInformers;
 
 /// All loops that there are, by upstream's names.
-pub const CONTROLLERS: &[Descriptor] = &[];
+#[rustfmt::skip]
+pub const CONTROLLERS: &[Descriptor] = &[
+    Descriptor { name: "deployment-controller", on_by_default: true, run: deployment::run },
+    Descriptor { name: "endpoints-controller", on_by_default: true, run: endpoints::run },
+    Descriptor { name: "endpointslice-controller", on_by_default: true, run: endpointslice::run },
+    Descriptor { name: "endpointslice-mirroring-controller", on_by_default: true, run: endpointslice_mirroring::run },
+    Descriptor { name: "garbage-collector-controller", on_by_default: true, run: garbage_collector::run },
+    Descriptor { name: "namespace-controller", on_by_default: true, run: namespace::run },
+    Descriptor { name: "replicaset-controller", on_by_default: true, run: replicaset::run },
+    Descriptor { name: "replicationcontroller-controller", on_by_default: true, run: replicaset::run_replication_controllers },
+    Descriptor { name: "root-ca-certificate-publisher-controller", on_by_default: true, run: root_ca_cert_publisher::run },
+    Descriptor { name: "service-cidr-controller", on_by_default: true, run: service_cidr::run },
+    Descriptor { name: "serviceaccount-controller", on_by_default: true, run: serviceaccount::run },
+];

@@ -6,13 +6,22 @@
 //!
 //! Not for: talking to the server and keeping copies of objects (`capstan-client` does).
 
+pub mod conditions;
 mod controller;
+pub mod controllerutil;
+pub mod expectations;
 pub mod handler;
 pub mod leader_election;
+mod lru;
+pub mod record;
 mod retry;
+mod slow_start;
 mod stop;
 pub mod workqueue;
 
 pub use controller::{Action, Controller, Outcome, ReconcileError, Reconciler};
+pub use controllerutil::{create_or_update, set_controller_reference};
+pub use record::{EventRecorder, EventType, ObjectReference};
 pub use retry::{Backoff, DEFAULT_RETRY, retry_on_conflict};
+pub use slow_start::{SLOW_START_INITIAL_BATCH_SIZE, slow_start_batch};
 pub use stop::{Stop, Stopper};

@@ -32,6 +32,12 @@ impl fmt::Display for ObjectError {
 
 impl std::error::Error for ObjectError {}
 
+impl From<serde_json::Error> for ObjectError {
+    fn from(error: serde_json::Error) -> Self {
+        ObjectError(error.to_string())
+    }
+}
+
 /// An object that caches can keep: of a Rust type that is a [`Resource`], or [`Unstructured`].
 ///
 /// ```
@@ -77,7 +83,7 @@ impl<T: Resource + DeserializeOwned + Send + Sync + 'static> Object for T {
     }
 
     fn decode_as(text: &[u8], _: Option<&GroupVersionKind>) -> Result<Self, ObjectError> {
-        serde_json::from_slice(text).map_err(|error| ObjectError(error.to_string()))
+        Ok(serde_json::from_slice(text)?)
     }
 }
 
