@@ -18,6 +18,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("capstan-scheduler", &["runtime", "client", "api", "clock"]),
     ("capstan-kubelet", &["runtime", "client", "api", "clock"]),
     ("capstan", &["api", "storage", "server", "clock", "client", "runtime", "controllers", "scheduler", "kubelet"]),
+    ("cnat", &["runtime", "client", "api"]),
     ("capstan-bench", &["api", "server", "storage", "clock"]),
     ("xtask", &["api"]),
     ("capstan-fuzz", &["api", "cel"]),

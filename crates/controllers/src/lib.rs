@@ -44,6 +44,7 @@ mod pods;
 mod recorder;
 mod replicaset;
 mod root_ca_cert_publisher;
+mod run;
 mod service_cidr;
 mod service_pods;
 mod serviceaccount;
@@ -56,6 +57,7 @@ mod written;
 
 pub use context::{ControllerContext, ControllerOptions, Descriptor, TokenSigner};
 pub use metadata::MetadataInformers;
+pub use run::{UnknownController, run, select};
 pub use persistentvolume::{LOCAL_PATH_PROVISIONER, LocalPath, RemoveDirectory};
 
 /// All loops that there are, by upstream's names.
