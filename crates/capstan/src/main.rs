@@ -1,6 +1,8 @@
 //! The command `capstan`: the composition root, and the only crate that reads flags, the environment or the user's
 //! home.
 
+mod completion;
+mod components;
 mod manifests;
 mod resources;
 mod server;
@@ -17,11 +19,25 @@ Kubernetes as a programmable system.
 
 usage: capstan <command>
 
-  up [--data-dir DIR]          start a cluster on this machine: for now its API server
+a cluster on this machine:
+  up [-d] [--nodes N] …        start it: store, API server, controllers, scheduler, a node; `capstan help up` lists the flags
+  status                       what runs
+  logs [-f]                    what a cluster in the background has said
+  down                         stop it; `up` goes on where it was
+  reset                        stop it and delete its data
+
+its parts, each on its own:
   server --data-dir DIR …      serve the API; `capstan help server` lists the flags
+  controllers …                run the control loops against any Kubernetes server; `capstan help controllers`
+  scheduler …                  run the scheduler against any Kubernetes server; `capstan help scheduler`
+  kubelet …                    run a node that joins any Kubernetes server; `capstan help kubelet`
+
+manifests, offline:
   validate -f FILE…            check manifests against the built-in kinds of v1.36; `-` reads standard input
   default -f FILE…             print manifests as the server would store them
   api-resources                list the built-in kinds
+
+  completion bash|zsh|fish     a script that completes these words
   version                      print the version
 ";
 
@@ -32,11 +48,26 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match arguments.as_slice() {
-        ["help", "server" | "up"] | ["server" | "up", "--help" | "-h"] => {
-            print!("flags of capstan server and capstan up:\n\n{}", server::HELP);
+        ["help", "server"] | ["server", "--help" | "-h"] => {
+            print!("Serves the Kubernetes API.\n\n{}", server::HELP);
+            Ok(())
+        }
+        ["help", "up"] | ["up", "--help" | "-h"] => {
+            print!("Starts a cluster on this machine.\n\n{}\nand the flags of the server:\n\n{}", up::HELP, server::HELP);
+            Ok(())
+        }
+        ["help", "controllers" | "scheduler"] | ["controllers" | "scheduler", "--help" | "-h"] => {
+            print!("Runs against any Kubernetes server.\n\n{}", components::HELP);
             Ok(())
         }
         ["up", rest @ ..] => up::run(rest),
+        ["status", rest @ ..] => up::status(rest),
+        ["logs", rest @ ..] => up::logs(rest),
+        ["down", rest @ ..] => up::down(rest),
+        ["reset", rest @ ..] => up::reset(rest),
+        ["controllers", rest @ ..] => components::controllers(rest),
+        ["scheduler", rest @ ..] => components::scheduler(rest),
+        ["completion", shell] => completion::print(shell),
         ["server", rest @ ..] => server::run(rest),
         ["validate", rest @ ..] => manifests::validate(rest),
         ["default", rest @ ..] => manifests::default(rest),

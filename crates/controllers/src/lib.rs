@@ -29,9 +29,8 @@ mod pod_gc;
 mod pods;
 mod recorder;
 mod replicaset;
-mod root_ca_cert_publisher;
-mod run;
 mod root_ca;
+mod run;
 mod service_cidr;
 mod service_pods;
 mod serviceaccount;
@@ -44,8 +43,8 @@ mod written;
 
 pub use context::{ControllerContext, ControllerOptions, Descriptor, TokenSigner};
 pub use metadata::MetadataInformers;
-pub use run::{UnknownController, run, select};
 pub use persistentvolume::{LOCAL_PATH_PROVISIONER, LocalPath, RemoveDirectory};
+pub use run::{UnknownController, run, select};
 
 /// All loops that there are, by upstream's names.
 #[rustfmt::skip]

@@ -40,11 +40,15 @@ const SHUTDOWN: Duration = Duration::from_secs(10);
 /// A server that runs.
 pub(crate) struct Running {
     handle: serve::Handle,
-    server: Server,
+    /// The server itself, for those in the same process.
+    pub(crate) server: Server,
     /// Where clients reach it.
     pub(crate) url: String,
-    /// The kubeconfig of the administrator.
-    pub(crate) kubeconfig: String,
+    /// The port of that.
+    pub(crate) port: u16,
+    /// The certificate of its authority, as PEM.
+    pub(crate) ca: String,
+    admin_token: String,
     /// What the store is.
     pub(crate) store: String,
 }
@@ -55,10 +59,12 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), String> {
     block_on(async {
         let running = start(&flags).await?;
         if let Some(file) = &flags.write_kubeconfig {
-            write_private(file, &running.kubeconfig)?;
+            write_private(file, &running.kubeconfig("capstan", ADMIN))?;
         }
         println!("capstan is ready: {} ({})", running.url, running.store);
-        running.until_told().await
+        until_told().await?;
+        running.shut_down().await;
+        Ok(())
     })
 }
 
@@ -70,19 +76,28 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, String>>) -> Resu
 }
 
 impl Running {
-    /// Waits for SIGTERM or SIGINT, and ends.
-    pub(crate) async fn until_told(self) -> Result<(), String> {
-        use tokio::signal::unix::{SignalKind, signal};
-        let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
+    /// A kubeconfig of the administrator; the cluster, its context and the user go by these names.
+    pub(crate) fn kubeconfig(&self, name: &str, user: &str) -> String {
+        pki::kubeconfig(name, &self.url, &self.ca, user, Credential::Token(&self.admin_token))
+    }
+
+    /// Ends it: requests under way are answered, watches are ended.
+    pub(crate) async fn shut_down(self) {
         self.server.shut_down();
         self.handle.shutdown(SHUTDOWN).await;
-        Ok(())
     }
+}
+
+/// Waits for SIGTERM or SIGINT.
+pub(crate) async fn until_told() -> Result<(), String> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
 }
 
 /// Writes a file that only its owner reads.
@@ -167,8 +182,8 @@ pub(crate) async fn start(flags: &Flags) -> Result<Running, String> {
         .map_err(|error| error.to_string())?;
     let host = if flags.bind_address.is_loopback() { flags.bind_address } else { advertise };
     let url = format!("https://{}", SocketAddr::new(host, port));
-    let kubeconfig = pki::kubeconfig("capstan", &url, &pki.ca.own.certificate, ADMIN, Credential::Token(&admin));
-    Ok(Running { handle, server, url, kubeconfig, store: kind })
+    let ca = pki.ca.own.certificate.clone();
+    Ok(Running { handle, server, url, port, ca, admin_token: admin, store: kind })
 }
 
 async fn open_store(flags: &Flags, data_dir: &Path, clock: &SharedClock) -> Result<(SharedStore, String), String> {

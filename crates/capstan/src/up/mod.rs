@@ -210,7 +210,7 @@ fn users_kubeconfig() -> Option<PathBuf> {
 
 /// Writes the kubeconfig where the flags say, or puts a context into the user's; tells which.
 fn write_kubeconfig(running: &Running, flags: &Flags, place: &Place) -> Result<(State, String), String> {
-    let own = running.kubeconfig(&place.name);
+    let own = running.kubeconfig(&place.name, &place.name);
     write_private(&place.directory.join("kubeconfig"), &own)?;
     let (file, merged) = match &flags.write_kubeconfig {
         Some(file) => (file.clone(), false),
