@@ -41,6 +41,12 @@ impl fmt::Display for ObjectError {
 
 impl std::error::Error for ObjectError {}
 
+impl From<serde_json::Error> for ObjectError {
+    fn from(error: serde_json::Error) -> Self {
+        ObjectError(error.to_string())
+    }
+}
+
 /// An object that caches can keep: of a Rust type that is a [`Resource`], or [`Unstructured`].
 ///
 /// ```
