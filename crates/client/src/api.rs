@@ -7,11 +7,20 @@ use capstan_api::{
     GroupVersionResource, Resource, Unstructured,
     object::{Object, Scope, path},
     options::{CreateOptions, DeleteOptions, GetOptions, ListOptions, PatchOptions, UpdateOptions},
+    partial::PartialObjectMetadata,
 };
 use http::Method;
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{Client, Error, ListPage, client::JSON, query::with_options, watch::TypedWatch};
+use crate::{
+    Client, Error,
+    client::{Accept, JSON},
+    query::with_options,
+    watch::TypedWatch,
+};
+
+/// How many objects a page of a list has, if nobody says.
+pub const PAGE_SIZE: i64 = 500;
 
 /// How an object is to be changed. The parts are laid out as the documents that the server takes.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,7 +36,7 @@ pub enum Patch<P> {
 }
 
 impl<P> Patch<P> {
-    fn parts(&self) -> (&'static str, &P) {
+    pub(crate) fn parts(&self) -> (&'static str, &P) {
         match self {
             Patch::Json(patch) => ("application/json-patch+json", patch),
             Patch::Merge(patch) => ("application/merge-patch+json", patch),
@@ -54,6 +63,7 @@ pub struct Api<K> {
     resource: GroupVersionResource,
     scope: Scope,
     namespace: String,
+    accept: Accept,
     of: PhantomData<fn() -> K>,
 }
 
@@ -64,6 +74,7 @@ impl<K> Clone for Api<K> {
             resource: self.resource.clone(),
             scope: self.scope,
             namespace: self.namespace.clone(),
+            accept: self.accept,
             of: PhantomData,
         }
     }
@@ -79,13 +90,15 @@ impl<K: Resource> Api<K> {
     /// Those of all namespaces, or of the cluster.
     #[must_use]
     pub fn all(client: &Client) -> Self {
-        Api::of(client, K::gvr(), K::SCOPE, "")
+        Api::<K>::namespaced(client, "")
     }
 
     /// Those of one namespace. For kinds of the cluster the namespace means nothing.
     #[must_use]
     pub fn namespaced(client: &Client, namespace: &str) -> Self {
-        Api::of(client, K::gvr(), K::SCOPE, namespace)
+        let (resource, scope) = (K::gvr(), K::SCOPE);
+        let accept = client.accept_of(&resource);
+        Api { accept, ..Api::of(client, resource, scope, namespace) }
     }
 }
 
@@ -97,11 +110,44 @@ impl Api<Unstructured> {
     }
 }
 
+impl Client {
+    /// The objects of any resource, without their type: of the cluster, or of all namespaces until one is
+    /// [named](Api::namespace).
+    #[must_use]
+    pub fn resource(&self, resource: GroupVersionResource) -> Api<Unstructured> {
+        Api::dynamic(self, resource, "")
+    }
+
+    /// The metadata alone of the objects of any resource.
+    #[must_use]
+    pub fn metadata(&self, resource: GroupVersionResource) -> Api<PartialObjectMetadata> {
+        Api { accept: Accept::Metadata, ..Api::of(self, resource, Scope::Namespaced, "") }
+    }
+}
+
 impl<K> Api<K> {
+    /// The same kind in a namespace.
+    #[must_use]
+    pub fn namespace(&self, namespace: &str) -> Self {
+        Api { namespace: namespace.to_owned(), ..self.clone() }
+    }
+
+    /// The same resource, its objects read as another type.
+    pub(crate) fn reading_as<T>(&self) -> Api<T> {
+        Api::of(&self.client, self.resource.clone(), self.scope, &self.namespace)
+    }
+
+    /// The client behind it.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// Those of a resource, whatever type they are read as.
     #[must_use]
     pub fn of(client: &Client, resource: GroupVersionResource, scope: Scope, namespace: &str) -> Self {
-        Api { client: client.clone(), resource, scope, namespace: namespace.to_owned(), of: PhantomData }
+        let (client, namespace) = (client.clone(), namespace.to_owned());
+        Api { client, resource, scope, namespace, accept: Accept::Json, of: PhantomData }
     }
 
     /// Which resource.
@@ -110,7 +156,7 @@ impl<K> Api<K> {
         &self.resource
     }
 
-    fn path(&self, name: &str, subresource: &str) -> String {
+    pub(crate) fn path(&self, name: &str, subresource: &str) -> String {
         let mut path = path(&self.resource, self.scope, &self.namespace, name);
         if !subresource.is_empty() {
             path.push('/');
@@ -125,8 +171,9 @@ impl<K: Object> Api<K> {
         K::decode_as(text, None).map_err(|error| Error::Decode(error.to_string()))
     }
 
-    async fn call(&self, request: http::Request<Bytes>) -> Result<K, Error> {
-        Api::<K>::read(&self.client.call(request).await?.into_body().bytes().await?)
+    async fn call(&self, mut request: http::Request<Bytes>) -> Result<K, Error> {
+        request.headers_mut().insert(http::header::ACCEPT, self.accept.of_object());
+        Api::<K>::read(&self.client.bytes(request).await?)
     }
 
     /// One object.
@@ -164,10 +211,43 @@ impl<K: Object> Api<K> {
     /// # Errors
     /// The server refuses or cannot be reached.
     pub async fn list(&self, options: &ListOptions) -> Result<ObjectList<K>, Error> {
-        let page = ListPage::parse(&self.client.get_raw(&with_options(&self.path("", ""), options)).await?)?;
-        let read = |item| K::decode_as(item, page.item_kind.as_ref()).map_err(|error| Error::Decode(error.to_string()));
-        let items = page.items.iter().map(|item| read(item)).collect::<Result<_, _>>()?;
+        let page = self.client.list_path(&self.path("", ""), options, self.accept).await?;
+        let read = |item| {
+            K::decode(page.encoded(item), page.item_kind.as_ref()).map_err(|error| Error::Decode(error.to_string()))
+        };
+        let items = page.items.iter().map(read).collect::<Result<_, _>>()?;
         Ok(ObjectList { resource_version: page.resource_version, continue_token: page.continue_token, items })
+    }
+
+    /// All objects, asked for in pages. If the pages take so long that their version is gone, all are asked for at once.
+    ///
+    /// # Errors
+    /// The server refuses or cannot be reached.
+    pub async fn list_all(&self, options: &ListOptions) -> Result<ObjectList<K>, Error> {
+        let limit = if options.limit > 0 { options.limit } else { PAGE_SIZE };
+        let mut page = self.list(&ListOptions { limit, ..options.clone() }).await?;
+        while !page.continue_token.is_empty() {
+            // The token says which version; both together are refused.
+            let continue_token = std::mem::take(&mut page.continue_token);
+            let next = ListOptions {
+                limit,
+                continue_token,
+                resource_version: String::new(),
+                resource_version_match: String::new(),
+                ..options.clone()
+            };
+            match self.list(&next).await {
+                Ok(next) => {
+                    page.items.extend(next.items);
+                    (page.resource_version, page.continue_token) = (next.resource_version, next.continue_token);
+                }
+                Err(error) if error.is_expired() => {
+                    return self.list(&ListOptions { limit: 0, ..options.clone() }).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(page)
     }
 
     /// Changes from now on, or from where the options say.
@@ -175,7 +255,7 @@ impl<K: Object> Api<K> {
     /// # Errors
     /// The server refuses or cannot be reached.
     pub async fn watch(&self, options: &ListOptions) -> Result<TypedWatch<K>, Error> {
-        Ok(TypedWatch::new(self.client.watch_path(&self.path("", ""), options).await?))
+        Ok(TypedWatch::new(self.client.watch_path(&self.path("", ""), options, self.accept).await?))
     }
 
     /// Changes an object, or a subresource of it when that is not empty.
@@ -252,8 +332,60 @@ impl<K: Object> Api<K> {
         body: &T,
     ) -> Result<Bytes, Error> {
         let request = self.client.request_with(Method::POST, &self.path(name, subresource), JSON, body)?;
-        self.client.call(request).await?.into_body().bytes().await
+        self.client.bytes(request).await
     }
+}
+
+/// Subresources whose documents are of another kind than the object.
+impl<K> Api<K> {
+    /// Reads a subresource as its own type.
+    ///
+    /// # Errors
+    /// It is not there, the server refuses or cannot be reached.
+    pub async fn get_subresource<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        subresource: &str,
+        options: &GetOptions,
+    ) -> Result<T, Error> {
+        let path = with_options(&self.path(name, subresource), options);
+        json(&self.client.bytes(self.client.request(Method::GET, &path)?).await?)
+    }
+
+    /// Writes a subresource of its own type.
+    ///
+    /// # Errors
+    /// Somebody has changed it since it was read, the server refuses or cannot be reached.
+    pub async fn update_subresource<T: Serialize + DeserializeOwned>(
+        &self,
+        name: &str,
+        subresource: &str,
+        document: &T,
+        options: &UpdateOptions,
+    ) -> Result<T, Error> {
+        let path = with_options(&self.path(name, subresource), options);
+        json(&self.client.bytes(self.client.request_with(Method::PUT, &path, JSON, document)?).await?)
+    }
+
+    /// Changes a subresource of its own type.
+    ///
+    /// # Errors
+    /// The server refuses or cannot be reached.
+    pub async fn patch_subresource<T: DeserializeOwned, P: Serialize>(
+        &self,
+        name: &str,
+        subresource: &str,
+        patch: &Patch<P>,
+        options: &PatchOptions,
+    ) -> Result<T, Error> {
+        let (content_type, patch) = patch.parts();
+        let path = with_options(&self.path(name, subresource), options);
+        json(&self.client.bytes(self.client.request_with(Method::PATCH, &path, content_type, patch)?).await?)
+    }
+}
+
+fn json<T: DeserializeOwned>(text: &[u8]) -> Result<T, Error> {
+    serde_json::from_slice(text).map_err(|error| Error::Decode(error.to_string()))
 }
 
 impl<K: Object + Serialize> Api<K> {

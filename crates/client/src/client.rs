@@ -1,35 +1,53 @@
 //! A client of one server: it sends requests, reads answers and knows what failed.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use capstan_api::{
-    GroupVersionResource, Status, json,
+    GroupVersionResource, Status, builtin, json,
     object::{Scope, path},
     options::ListOptions,
+    protobuf,
     value::from_value,
 };
-use http::{Method, Request, Response, header};
+use capstan_clock::{OsIds, RealClock, SharedClock, SharedIds};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use serde::Serialize;
 
 use crate::{
     BoxFuture, Error, ListPage, ListerWatcher, WatchStream,
+    beat::{Either, race},
     factory::ListerWatchers,
     query,
+    rate::RateLimiter,
+    reflector::backoff::Backoff,
     transport::{Body, BodyError, ServiceTransport, SharedTransport, Transport},
-    watch::EventLines,
+    watch::{EventFrames, EventLines},
 };
 
+/// How often a request is sent again when the server asks to wait.
+pub const MAX_RETRIES: u32 = 10;
+
 /// A client of one server. Clones share everything.
+///
+/// A request that the server turns away with 429 was not looked at, so it is sent again after the time that the server
+/// names; so are reads that it turns away with a 5xx and a time. Everything else is the caller's to try again.
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
 }
 
+#[derive(Clone)]
 struct Inner {
     transport: SharedTransport,
     user_agent: String,
     default_namespace: String,
+    clock: SharedClock,
+    ids: SharedIds,
+    limiter: Option<Arc<RateLimiter>>,
+    timeout: Option<Duration>,
+    max_retries: u32,
+    protobuf: bool,
 }
 
 impl fmt::Debug for Client {
@@ -45,6 +63,12 @@ impl Client {
             transport: Arc::new(transport),
             user_agent: concat!("capstan/", env!("CARGO_PKG_VERSION")).to_owned(),
             default_namespace: "default".to_owned(),
+            clock: Arc::new(RealClock::new()),
+            ids: Arc::new(OsIds),
+            limiter: None,
+            timeout: None,
+            max_retries: MAX_RETRIES,
+            protobuf: false,
         };
         Client { inner: Arc::new(inner) }
     }
@@ -75,12 +99,39 @@ impl Client {
         self.with(|inner| namespace.clone_into(&mut inner.default_namespace))
     }
 
+    /// The same, on another clock: all waiting is on it.
+    #[must_use]
+    pub fn with_clock(&self, clock: SharedClock, ids: SharedIds) -> Self {
+        self.with(|inner| (inner.clock, inner.ids) = (clock, ids))
+    }
+
+    /// The same, with at most `qps` requests a second and `burst` at once. Without this, how much is too much is the
+    /// server's to say.
+    #[must_use]
+    pub fn with_rate_limit(&self, qps: f32, burst: u32) -> Self {
+        self.with(|inner| inner.limiter = Some(Arc::new(RateLimiter::new(qps, burst))))
+    }
+
+    /// The same, giving up requests that take longer. Watches and other streams are given up only if they do not begin.
+    #[must_use]
+    pub fn with_timeout(&self, timeout: Duration) -> Self {
+        self.with(|inner| inner.timeout = Some(timeout))
+    }
+
+    /// The same, sending a request again at most so often when the server asks to wait; else [`MAX_RETRIES`].
+    #[must_use]
+    pub fn with_max_retries(&self, retries: u32) -> Self {
+        self.with(|inner| inner.max_retries = retries)
+    }
+
+    /// The same, asking for protobuf where objects of built-in kinds are read. Clients over the network do.
+    #[must_use]
+    pub fn with_protobuf(&self, protobuf: bool) -> Self {
+        self.with(|inner| inner.protobuf = protobuf)
+    }
+
     fn with(&self, change: impl FnOnce(&mut Inner)) -> Self {
-        let mut inner = Inner {
-            transport: Arc::clone(&self.inner.transport),
-            user_agent: self.inner.user_agent.clone(),
-            default_namespace: self.inner.default_namespace.clone(),
-        };
+        let mut inner = Inner::clone(&self.inner);
         change(&mut inner);
         Client { inner: Arc::new(inner) }
     }
@@ -91,7 +142,29 @@ impl Client {
         &self.inner.default_namespace
     }
 
-    /// Sends a request as it is and gives the answer whatever its status.
+    /// The clock that all waiting is on.
+    #[must_use]
+    pub fn clock(&self) -> &SharedClock {
+        &self.inner.clock
+    }
+
+    /// Where chance comes from.
+    #[must_use]
+    pub fn ids(&self) -> &SharedIds {
+        &self.inner.ids
+    }
+
+    pub(crate) fn backoff(&self) -> Waits {
+        Waits { client: self.clone(), backoff: Backoff::default() }
+    }
+
+    /// What to ask for when a resource is read.
+    pub(crate) fn accept_of(&self, resource: &GroupVersionResource) -> Accept {
+        if self.inner.protobuf && builtin::resource(resource).is_some() { Accept::Protobuf } else { Accept::Json }
+    }
+
+    /// Sends a request and gives the answer whatever its status. It is sent again when the server asks for that and it
+    /// is safe.
     ///
     /// # Errors
     /// The server cannot be reached.
@@ -101,7 +174,29 @@ impl Client {
         {
             request.headers_mut().insert(header::USER_AGENT, user_agent);
         }
-        self.inner.transport.send(request).await
+        let mut retries = 0;
+        loop {
+            if let Some(limiter) = &self.inner.limiter {
+                limiter.wait(&*self.inner.clock).await;
+            }
+            let response = self.in_time(self.inner.transport.send(request.clone())).await?;
+            match retry_after(request.method(), &response) {
+                Some(wait) if retries < self.inner.max_retries => {
+                    drop(response);
+                    retries += 1;
+                    self.inner.clock.sleep(wait).await;
+                }
+                _ => return Ok(response),
+            }
+        }
+    }
+
+    async fn in_time<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        let Some(timeout) = self.inner.timeout else { return work.await };
+        match race(work, self.inner.clock.sleep(timeout)).await {
+            Either::First(done) => done,
+            Either::Second(()) => Err(Error::Transport(format!("no answer within {timeout:?}"))),
+        }
     }
 
     /// Sends a request; an answer that is not a success is an error.
@@ -114,8 +209,17 @@ impl Client {
             return Ok(response);
         }
         let code = response.status().as_u16();
-        let text = response.into_body().bytes().await?;
+        let text = self.in_time(response.into_body().bytes()).await?;
         Err(failure(code, &text))
+    }
+
+    /// Sends a request and reads all of the answer, which has to be a success.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or refuses.
+    pub async fn bytes(&self, request: Request<Bytes>) -> Result<Bytes, Error> {
+        let response = self.call(request).await?;
+        self.in_time(response.into_body().bytes()).await
     }
 
     /// Asks for JSON; `path` may carry a query.
@@ -123,7 +227,7 @@ impl Client {
     /// # Errors
     /// The server cannot be reached, or refuses.
     pub async fn get_raw(&self, path: &str) -> Result<Bytes, Error> {
-        self.call(self.request(Method::GET, path)?).await?.into_body().bytes().await
+        self.bytes(self.request(Method::GET, path)?).await
     }
 
     /// A request that takes JSON, without a body.
@@ -146,25 +250,108 @@ impl Client {
     ) -> Result<Request<Bytes>, Error> {
         let body = serde_json::to_vec(body).map_err(|error| Error::Decode(error.to_string()))?;
         let mut request = self.request(method, path)?.map(|_| Bytes::from(body));
-        request.headers_mut().insert(header::CONTENT_TYPE, http::HeaderValue::from_static(content_type));
+        request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
         Ok(request)
     }
 
+    /// A request for something that can be read in several forms.
+    pub(crate) fn read_request(&self, path: &str, accept: HeaderValue) -> Result<Request<Bytes>, Error> {
+        let mut request = self.request(Method::GET, path)?;
+        request.headers_mut().insert(header::ACCEPT, accept);
+        Ok(request)
+    }
+
+    /// A page of a list at a path.
+    pub(crate) async fn list_path(&self, path: &str, options: &ListOptions, accept: Accept) -> Result<ListPage, Error> {
+        let request = self.read_request(&query::with_options(path, options), accept.of_list())?;
+        ListPage::parse(&self.bytes(request).await?)
+    }
+
     /// Begins a watch at a path.
-    pub(crate) async fn watch_path(&self, path: &str, options: &ListOptions) -> Result<WatchStream, Error> {
+    pub(crate) async fn watch_path(
+        &self,
+        path: &str,
+        options: &ListOptions,
+        accept: Accept,
+    ) -> Result<WatchStream, Error> {
         let path = query::with_options(path, &ListOptions { watch: true, ..options.clone() });
-        let response = self.call(self.request(Method::GET, &path)?).await?;
-        Ok(WatchStream::new(EventLines::new(response.into_body())))
+        let response = self.call(self.read_request(&path, accept.of_watch())?).await?;
+        let content_type = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let frames = content_type.is_some_and(|content_type| content_type.starts_with(PROTOBUF));
+        let body = response.into_body();
+        Ok(if frames { WatchStream::new(EventFrames::new(body)) } else { WatchStream::new(EventLines::new(body)) })
     }
 }
+
+/// Waits that become longer, between attempts at the same thing.
+pub(crate) struct Waits {
+    client: Client,
+    backoff: Backoff,
+}
+
+impl Waits {
+    pub(crate) async fn wait(&mut self, error: &Error) {
+        let inner = &self.client.inner;
+        let wait = self.backoff.next(inner.clock.monotonic(), &*inner.ids);
+        inner.clock.sleep(error.retry_after().map_or(wait, |asked| wait.max(asked))).await;
+    }
+}
+
+/// How long to wait before the same request is sent again; nothing if it must not be.
+fn retry_after(method: &Method, response: &Response<Body>) -> Option<Duration> {
+    let safe = match response.status() {
+        StatusCode::TOO_MANY_REQUESTS => true,
+        status => status.is_server_error() && method.is_safe(),
+    };
+    let seconds: u64 = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    safe.then(|| Duration::from_secs(seconds))
+}
+
+/// In which form objects are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Accept {
+    Json,
+    Protobuf,
+    /// Their metadata alone.
+    Metadata,
+}
+
+impl Accept {
+    pub(crate) fn of_object(self) -> HeaderValue {
+        HeaderValue::from_static(match self {
+            Accept::Json => JSON,
+            Accept::Protobuf => "application/vnd.kubernetes.protobuf,application/json",
+            Accept::Metadata => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+        })
+    }
+
+    fn of_list(self) -> HeaderValue {
+        match self {
+            Accept::Metadata => {
+                HeaderValue::from_static("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
+            }
+            other => other.of_object(),
+        }
+    }
+
+    fn of_watch(self) -> HeaderValue {
+        match self {
+            Accept::Protobuf => HeaderValue::from_static(
+                "application/vnd.kubernetes.protobuf;stream=watch,application/json;stream=watch",
+            ),
+            other => other.of_object(),
+        }
+    }
+}
+
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// The media type that both sides always speak.
 pub(crate) const JSON: &str = "application/json";
 
 /// What a failed answer says. Not all that is between a client and a server speaks in statuses.
 pub(crate) fn failure(code: u16, text: &[u8]) -> Error {
-    let status = json::parse(text).ok().and_then(|value| from_value::<Status>(value).ok());
-    let said = status.filter(|status| status.code != 0 || status.reason.is_known());
+    let said = status_of(text).filter(|status| status.code != 0 || status.reason.is_known());
     Error::from(said.unwrap_or_else(|| {
         let text = String::from_utf8_lossy(text).trim().to_owned();
         let message = if text.is_empty() { format!("the server answered with {code}") } else { text };
@@ -172,23 +359,30 @@ pub(crate) fn failure(code: u16, text: &[u8]) -> Error {
     }))
 }
 
+/// A status in any form.
+fn status_of(bytes: &[u8]) -> Option<Status> {
+    let value = match protobuf::envelope(bytes) {
+        Ok(envelope) => protobuf::decode_message(&builtin::type_schema("meta.v1.Status")?, envelope.raw).ok()?,
+        Err(_) => json::parse(bytes).ok()?,
+    };
+    from_value(value).ok()
+}
+
 /// The objects of a resource in a place, as a client reaches them.
 #[derive(Clone, Debug)]
 struct ResourceSource {
     client: Client,
     path: String,
+    accept: Accept,
 }
 
 impl ListerWatcher for ResourceSource {
     fn list(&self, options: ListOptions) -> BoxFuture<'_, Result<ListPage, Error>> {
-        Box::pin(async move {
-            let path = query::with_options(&self.path, &options);
-            ListPage::parse(&self.client.get_raw(&path).await?)
-        })
+        Box::pin(async move { self.client.list_path(&self.path, &options, self.accept).await })
     }
 
     fn watch(&self, options: ListOptions) -> BoxFuture<'_, Result<WatchStream, Error>> {
-        Box::pin(async move { self.client.watch_path(&self.path, &options).await })
+        Box::pin(async move { self.client.watch_path(&self.path, &options, self.accept).await })
     }
 }
 
@@ -196,6 +390,11 @@ impl ListerWatchers for Client {
     fn lister_watcher(&self, resource: &GroupVersionResource, namespace: &str) -> Arc<dyn ListerWatcher> {
         // Without a namespace the paths of both scopes are the same.
         let path = path(resource, Scope::Namespaced, namespace, "");
-        Arc::new(ResourceSource { client: self.clone(), path })
+        Arc::new(ResourceSource { client: self.clone(), path, accept: self.accept_of(resource) })
+    }
+
+    fn metadata_lister_watcher(&self, resource: &GroupVersionResource, namespace: &str) -> Arc<dyn ListerWatcher> {
+        let path = path(resource, Scope::Namespaced, namespace, "");
+        Arc::new(ResourceSource { client: self.clone(), path, accept: Accept::Metadata })
     }
 }

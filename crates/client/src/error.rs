@@ -29,36 +29,6 @@ impl Error {
         self.status().is_some_and(ask)
     }
 
-    /// Whether what the request is about does not exist.
-    #[must_use]
-    pub fn is_not_found(&self) -> bool {
-        self.says(Status::is_not_found)
-    }
-
-    /// Whether what the request would create is there already.
-    #[must_use]
-    pub fn is_already_exists(&self) -> bool {
-        self.says(Status::is_already_exists)
-    }
-
-    /// Whether the object is well-formed but not valid.
-    #[must_use]
-    pub fn is_invalid(&self) -> bool {
-        self.says(Status::is_invalid)
-    }
-
-    /// Whether the server understands and refuses.
-    #[must_use]
-    pub fn is_forbidden(&self) -> bool {
-        self.says(Status::is_forbidden)
-    }
-
-    /// Whether somebody else was quicker.
-    #[must_use]
-    pub fn is_conflict(&self) -> bool {
-        self.says(Status::is_conflict)
-    }
-
     /// Whether the version asked for is too old to be served.
     #[must_use]
     pub fn is_expired(&self) -> bool {
@@ -93,6 +63,58 @@ impl Error {
         let seconds = self.status()?.suggests_client_delay()?;
         Some(Duration::from_secs(u64::try_from(seconds).unwrap_or_default()))
     }
+}
+
+macro_rules! predicates {
+    ($($(#[$doc:meta])+ $name:ident)+) => {
+        /// What the server says, in the words of client-go's `errors` package.
+        impl Error {
+            $($(#[$doc])+ #[must_use] pub fn $name(&self) -> bool {
+                self.says(Status::$name)
+            })+
+        }
+    };
+}
+
+predicates! {
+    /// Whether what the request is about does not exist.
+    is_not_found
+    /// Whether what the request would create is there already.
+    is_already_exists
+    /// Whether somebody else was quicker.
+    is_conflict
+    /// Whether the object is well-formed but not valid.
+    is_invalid
+    /// Whether the server does not know who asks.
+    is_unauthorized
+    /// Whether the server understands and refuses.
+    is_forbidden
+    /// Whether the request makes no sense.
+    is_bad_request
+    /// Whether the resource has no such verb.
+    is_method_not_supported
+    /// Whether none of the forms asked for can be had.
+    is_not_acceptable
+    /// Whether the server cannot read the form of the body.
+    is_unsupported_media_type
+    /// Whether what is asked for is gone for good.
+    is_gone
+    /// Whether the version asked for is too old to be served, by its reason.
+    is_resource_expired
+    /// Whether the client asks too much.
+    is_too_many_requests
+    /// Whether the body is too long.
+    is_request_entity_too_large
+    /// Whether the server could not finish in time, and says when to try again.
+    is_server_timeout
+    /// Whether the time of the request ran out.
+    is_timeout
+    /// Whether the server cannot serve now.
+    is_service_unavailable
+    /// Whether something is wrong with the server.
+    is_internal_error
+    /// Whether the answer is not one of an API server.
+    is_unexpected_server_error
 }
 
 impl fmt::Display for Error {

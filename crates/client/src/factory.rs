@@ -8,15 +8,20 @@ use std::{
     time::Duration,
 };
 
-use capstan_api::{GroupVersionResource, Resource, Unstructured, object::Object};
+use capstan_api::{GroupVersionResource, Resource, Unstructured, object::Object, partial::PartialObjectMetadata};
 use capstan_clock::{SharedClock, SharedIds};
 
-use crate::{BoxFuture, ListerWatcher, SharedIndexInformer, reflector::machine::Config};
+use crate::{BoxFuture, Client, ListerWatcher, SharedIndexInformer, reflector::machine::Config};
 
 /// Knows how to list and watch any resource.
 pub trait ListerWatchers: fmt::Debug + Send + Sync + 'static {
     /// What lists and watches a resource in a namespace, or in all of them when that is empty.
     fn lister_watcher(&self, resource: &GroupVersionResource, namespace: &str) -> Arc<dyn ListerWatcher>;
+
+    /// The same for their metadata alone. Who knows nothing better brings whole objects.
+    fn metadata_lister_watcher(&self, resource: &GroupVersionResource, namespace: &str) -> Arc<dyn ListerWatcher> {
+        self.lister_watcher(resource, namespace)
+    }
 }
 
 /// What all informers can do, whatever their objects are.
@@ -47,6 +52,25 @@ impl<K: Object> AnyInformer for SharedIndexInformer<K> {
     }
 }
 
+/// Which objects an informer is about, where that differs from its factory's.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct InformerOptions {
+    /// Only those of this namespace.
+    pub namespace: Option<String>,
+    /// Only those with such labels.
+    pub label_selector: Option<String>,
+    /// Only those with such fields.
+    pub field_selector: Option<String>,
+}
+
+/// What tells informers apart: what they list and watch, and as what they keep it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct InformerKey {
+    resource: GroupVersionResource,
+    options: InformerOptions,
+    of: TypeId,
+}
+
 struct Entry {
     informer: Box<dyn AnyInformer>,
     started: bool,
@@ -62,7 +86,7 @@ pub struct SharedInformerFactory {
     config: Config,
     namespace: String,
     resync: Option<Duration>,
-    informers: Mutex<HashMap<(GroupVersionResource, TypeId), Entry>>,
+    informers: Mutex<HashMap<InformerKey, Entry>>,
 }
 
 impl fmt::Debug for SharedInformerFactory {
@@ -85,6 +109,13 @@ impl SharedInformerFactory {
         }
     }
 
+    /// A factory for all namespaces on what a client reaches, and on its clock.
+    #[must_use]
+    pub fn for_client(client: &Client) -> Self {
+        let (clock, ids) = (Arc::clone(client.clock()), Arc::clone(client.ids()));
+        SharedInformerFactory::new(Arc::new(client.clone()), clock, ids)
+    }
+
     /// Only this namespace.
     #[must_use]
     pub fn namespace(mut self, namespace: &str) -> Self {
@@ -96,6 +127,13 @@ impl SharedInformerFactory {
     #[must_use]
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
+        self
+    }
+
+    /// Without who manages which fields: often half of an object, and seldom looked at. It is not even decoded.
+    #[must_use]
+    pub fn without_managed_fields(mut self) -> Self {
+        self.config.no_managed_fields = true;
         self
     }
 
@@ -116,17 +154,40 @@ impl SharedInformerFactory {
         self.informer_of(resource)
     }
 
-    /// The informer of a resource, whose objects are read as `K`; metadata alone, for instance.
+    /// The informer of the metadata alone of any resource.
+    pub fn for_metadata(&self, resource: GroupVersionResource) -> SharedIndexInformer<PartialObjectMetadata> {
+        self.informer_with(resource, InformerOptions::default())
+    }
+
+    /// The informer of a resource, whose objects are read as `K`.
     pub fn informer_of<K: Object>(&self, resource: GroupVersionResource) -> SharedIndexInformer<K> {
-        let new = || {
-            let source = self.source.lister_watcher(&resource, &self.namespace);
+        self.informer_with(resource, InformerOptions::default())
+    }
+
+    /// The informer of a part of the objects of a resource. For each part there is one.
+    pub fn informer_with<K: Object>(
+        &self,
+        resource: GroupVersionResource,
+        options: InformerOptions,
+    ) -> SharedIndexInformer<K> {
+        let of = TypeId::of::<K>();
+        let new = |key: &InformerKey| {
+            let namespace = key.options.namespace.as_deref().unwrap_or(&self.namespace);
+            let source = match of == TypeId::of::<PartialObjectMetadata>() {
+                true => self.source.metadata_lister_watcher(&key.resource, namespace),
+                false => self.source.lister_watcher(&key.resource, namespace),
+            };
+            let mut config = self.config.clone();
+            let InformerOptions { label_selector, field_selector, .. } = key.options.clone();
+            config.label_selector = label_selector.unwrap_or(config.label_selector);
+            config.field_selector = field_selector.unwrap_or(config.field_selector);
             let (clock, ids) = (Arc::clone(&self.clock), Arc::clone(&self.ids));
-            SharedIndexInformer::<K>::with_resync(source, self.config.clone(), clock, ids, self.resync)
+            SharedIndexInformer::<K>::with_resync(source, config, clock, ids, self.resync)
         };
+        let key = InformerKey { resource, options, of };
         let mut informers = self.lock();
-        let entry = informers
-            .entry((resource.clone(), TypeId::of::<K>()))
-            .or_insert_with(|| Entry { informer: Box::new(new()), started: false });
+        let entry =
+            informers.entry(key.clone()).or_insert_with(|| Entry { informer: Box::new(new(&key)), started: false });
         let known = entry.informer.as_any().downcast_ref::<SharedIndexInformer<K>>();
         known.cloned().expect("the type is part of the key")
     }
@@ -157,7 +218,7 @@ impl SharedInformerFactory {
         self.lock().values().for_each(|entry| entry.informer.shut_down());
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<(GroupVersionResource, TypeId), Entry>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<InformerKey, Entry>> {
         // A source that panics leaves no entry behind.
         self.informers.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -11,7 +11,9 @@ use bytes::Bytes;
 use capstan_api::{
     GroupVersionKind,
     json::{Reader, Token},
+    object::Encoded,
     options::ListOptions,
+    protobuf,
     watch_event::WatchEvent,
 };
 
@@ -68,17 +70,39 @@ pub struct ListPage {
     pub resource_version: String,
     /// What to send to get the next page; empty at the end.
     pub continue_token: String,
-    /// The objects, each whole JSON.
+    /// The objects, each whole JSON, or messages without their envelopes.
     pub items: Vec<Bytes>,
+    /// Whether the objects are messages of protobuf.
+    pub is_protobuf: bool,
 }
 
 impl ListPage {
-    /// Reads a list such as `PodList`. The items share its bytes.
+    /// Reads a list such as `PodList`, as JSON or as protobuf. The items share its bytes.
     ///
     /// # Errors
-    /// The text is not JSON, or not a list.
+    /// The bytes are neither, or not a list.
     pub fn parse(text: &Bytes) -> Result<Self, Error> {
-        ListPage::read(text).map_err(|error| Error::Decode(format!("unable to understand list result: {error}")))
+        let page = if text.starts_with(b"k8s\0") { ListPage::read_protobuf(text) } else { ListPage::read(text) };
+        page.map_err(|error| Error::Decode(format!("unable to understand list result: {error}")))
+    }
+
+    /// An item of this page, ready to be decoded.
+    #[must_use]
+    pub fn encoded<'a>(&self, item: &'a Bytes) -> Encoded<'a> {
+        if self.is_protobuf { Encoded::message(item) } else { Encoded::new(item) }
+    }
+
+    fn read_protobuf(bytes: &Bytes) -> Result<Self, String> {
+        let envelope = protobuf::envelope(bytes).map_err(|error| error.to_string())?;
+        let list = protobuf::list(envelope.raw).map_err(|error| error.to_string())?;
+        let Some(kind) = envelope.kind.strip_suffix("List") else { return Err("it has no items".to_owned()) };
+        Ok(ListPage {
+            item_kind: Some(GroupVersionKind::from_api_version_and_kind(&envelope.api_version, kind)),
+            resource_version: list.resource_version.into_owned(),
+            continue_token: list.continue_token.into_owned(),
+            items: list.items.into_iter().map(|item| bytes.slice_ref(item)).collect(),
+            is_protobuf: true,
+        })
     }
 
     fn read(text: &Bytes) -> Result<Self, String> {

@@ -104,7 +104,8 @@ impl Client {
     /// # Errors
     /// Credentials fail.
     pub fn from_config(config: &Config) -> Result<Self, ConfigError> {
-        Ok(Client::new(Network::new(config)?).with_default_namespace(config.default_namespace()))
+        let client = Client::new(Network::new(config)?).with_protobuf(true);
+        Ok(client.with_default_namespace(config.default_namespace()))
     }
 }
 

@@ -21,6 +21,14 @@ pub(crate) fn with_options<T: Serialize>(path: &str, options: &T) -> String {
     if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
 }
 
+/// A path with these parameters as its query.
+#[cfg(feature = "kube")]
+pub(crate) fn with_pairs(path: &str, pairs: &[(&str, String)]) -> String {
+    let mut query = String::new();
+    pairs.iter().for_each(|(name, value)| push(&mut query, name, value));
+    if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
+}
+
 fn push(query: &mut String, name: &str, value: &str) {
     if !query.is_empty() {
         query.push('&');

@@ -7,8 +7,8 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use capstan_api::{
-    codec::Metadata,
-    object::Object,
+    object::{Encoded, Object},
+    protobuf,
     watch_event::{EventType, WatchEvent},
 };
 
@@ -70,6 +70,56 @@ impl Watch for EventLines {
     }
 }
 
+/// Events out of the frames of a body: a length of four bytes each, then the event as protobuf.
+pub(crate) struct EventFrames {
+    body: Body,
+    rest: BytesMut,
+}
+
+impl EventFrames {
+    pub(crate) fn new(body: Body) -> Self {
+        EventFrames { body, rest: BytesMut::new() }
+    }
+
+    fn frame(&mut self) -> Result<Option<Bytes>, Error> {
+        let Some(length) = self.rest.first_chunk::<4>() else { return Ok(None) };
+        let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
+        if length > MAX_EVENT {
+            return Err(Error::Decode(format!("an event is longer than {MAX_EVENT} bytes")));
+        }
+        if self.rest.len() < 4 + length {
+            return Ok(None);
+        }
+        let frame = self.rest.split_to(4 + length).freeze();
+        Ok(Some(frame.slice(4..)))
+    }
+}
+
+impl Watch for EventFrames {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<WatchEvent<Bytes>, Error>>> {
+        loop {
+            match self.frame() {
+                Err(error) => return Poll::Ready(Some(Err(error))),
+                Ok(Some(frame)) => {
+                    let event = protobuf::watch_event(&frame).map(|event| WatchEvent {
+                        event_type: event.event_type,
+                        object: frame.slice_ref(event.object),
+                    });
+                    return Poll::Ready(Some(
+                        event.map_err(|error| Error::Decode(format!("unable to decode an event: {error}"))),
+                    ));
+                }
+                Ok(None) => {}
+            }
+            match ready!(self.body.poll_chunk(cx)) {
+                Ok(Some(chunk)) => self.rest.extend_from_slice(&chunk),
+                Ok(None) => return Poll::Ready(None),
+                Err(error) => return Poll::Ready(Some(Err(error))),
+            }
+        }
+    }
+}
+
 /// What happened to an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event<K> {
@@ -108,7 +158,7 @@ impl<K: Object> TypedWatch<K> {
             EventType::Modified => Event::Modified(object()?),
             EventType::Deleted => Event::Deleted(object()?),
             EventType::Bookmark => {
-                let metadata = Metadata::scan(&event.object).unwrap_or_default();
+                let metadata = Encoded::new(&event.object).metadata().unwrap_or_default();
                 Event::Bookmark(metadata.resource_version.into_owned())
             }
             EventType::Error => return Err(client::failure(500, &event.object)),

@@ -5,7 +5,10 @@ use std::{borrow::Cow, fmt};
 use serde::de::DeserializeOwned;
 
 use super::{Encoded, Metadata as _, OwnerReference, Resource, encoded::Opened};
-use crate::{GroupVersionKind, Map, Unstructured, Value, json, protobuf, selector::Selector, unstructured::nested};
+use crate::{
+    GroupVersionKind, Map, Unstructured, Value, json, partial::PartialObjectMetadata, protobuf, selector::Selector,
+    unstructured::nested,
+};
 
 /// Which object, and in which state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -104,6 +107,35 @@ impl<T: Resource + DeserializeOwned + Send + Sync + 'static> Object for T {
                 if gvk.kind != T::gvk().kind {
                     return Err(ObjectError(format!("expected a {} and not a {}", T::gvk().kind, gvk.kind)));
                 }
+                protobuf::from_message(&schema, message, encoded.wants_managed_fields()).map_err(ObjectError::of)
+            }
+        }
+    }
+}
+
+/// The metadata alone, of an object of any kind. It is always JSON that is asked for.
+impl Object for PartialObjectMetadata {
+    fn identity(&self) -> Identity<'_> {
+        Identity {
+            namespace: self.metadata.namespace(),
+            name: self.metadata.name(),
+            uid: self.metadata.uid(),
+            resource_version: self.metadata.resource_version(),
+        }
+    }
+
+    fn is_selected(&self, selector: &Selector) -> bool {
+        selector.matches(self.metadata.labels())
+    }
+
+    fn owners(&self) -> Cow<'_, [OwnerReference]> {
+        self.metadata.owner_references()
+    }
+
+    fn decode(encoded: Encoded<'_>, gvk: Option<&GroupVersionKind>) -> Result<Self, ObjectError> {
+        match encoded.open(gvk)? {
+            Opened::Json(text) => serde_json::from_slice(&text).map_err(ObjectError::of),
+            Opened::Message { schema, message, .. } => {
                 protobuf::from_message(&schema, message, encoded.wants_managed_fields()).map_err(ObjectError::of)
             }
         }

@@ -52,7 +52,7 @@ async fn what_is_wrong_is_named() {
     check(Some("four"), &(user("four", "plugin") + "auth error: auth exec command 'KUBERNETES_EXEC_INFO=")).await;
     check(
         Some("five"),
-        &(user("five", "files") + "failed to load client certificate: failed to read file '\"/nowhere/cert\"'"),
+        &(user("five", "files") + "Failed to infer provided configuration: failed to load client certificate: failed to read file '\"/nowhere/cert\"'"),
     )
     .await;
 }

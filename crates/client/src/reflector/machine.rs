@@ -29,6 +29,8 @@ pub struct Config {
     pub field_selector: String,
     /// Whether to list, even where a watch could send all objects first.
     pub no_watch_list: bool,
+    /// Whether to pass over who manages which fields: often half of an object, and seldom looked at.
+    pub no_managed_fields: bool,
 }
 
 /// What the world answered.
@@ -155,6 +157,18 @@ impl Machine {
     #[must_use]
     pub fn last_sync_resource_version(&self) -> &str {
         &self.last_sync_resource_version
+    }
+
+    /// How it asks.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Whether a watch is sending all objects.
+    #[must_use]
+    pub fn is_collecting(&self) -> bool {
+        matches!(self.state, State::WatchListing(_))
     }
 
     /// What to do first.

@@ -9,14 +9,13 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use bytes::Bytes;
 use capstan_api::{
-    GroupVersionKind, Status,
-    codec::Metadata,
-    object::Object,
+    GroupVersionKind,
+    object::{Encoded, Object},
     watch_event::{EventType, WatchEvent},
 };
 use capstan_clock::{SharedClock, SharedIds};
 
-use crate::{Error, Key, ListPage, ListerWatcher, WatchStream};
+use crate::{Error, Key, ListPage, ListerWatcher, WatchStream, client};
 use machine::{Config, Effect, Input, Machine, Next};
 
 /// The annotation of the bookmark that ends the initial events.
@@ -202,26 +201,17 @@ impl<K: Object, S: ReflectorStore<K>> Reflector<K, S> {
         let (resource_version, continue_token) = (page.resource_version.as_str(), page.continue_token.as_str());
         self.step(&Input::Page { resource_version, continue_token }, |this, _| {
             for item in &page.items {
-                this.collect(item, page.item_kind.as_ref());
+                this.collect(page.encoded(item), page.item_kind.as_ref());
             }
         })
     }
 
     /// Puts an object of a list to the others. What the store has already in this version is not read again, and of
     /// what cannot be read the state that the store has stays: it is not gone.
-    fn collect(&mut self, item: &Bytes, kind: Option<&GroupVersionKind>) {
-        if !self.store.is_empty()
-            && let Ok(metadata) = Metadata::scan(item)
-        {
-            let key = Key::new(&metadata.namespace, &metadata.name);
-            if let Some(known) = self.store.get(key.as_str())
-                && known.identity().uid == metadata.uid
-                && known.identity().resource_version == metadata.resource_version
-                && !metadata.resource_version.is_empty()
-            {
-                self.collected.insert(key, known);
-                return;
-            }
+    fn collect(&mut self, item: Encoded<'_>, kind: Option<&GroupVersionKind>) {
+        if let Some((key, known)) = self.known(item) {
+            self.collected.insert(key, known);
+            return;
         }
         match self.read(item, kind) {
             Read::Whole(key, object) => drop(self.collected.insert(key, object)),
@@ -234,8 +224,24 @@ impl<K: Object, S: ReflectorStore<K>> Reflector<K, S> {
         }
     }
 
-    fn read(&self, text: &[u8], kind: Option<&GroupVersionKind>) -> Read<K> {
-        let object = K::decode_as(text, kind).map_err(|error| error.to_string());
+    /// The object that the store has, if it is in the same state.
+    fn known(&self, item: Encoded<'_>) -> Option<(Key, Arc<K>)> {
+        if self.store.is_empty() {
+            return None;
+        }
+        let metadata = item.metadata().ok().filter(|metadata| !metadata.resource_version.is_empty())?;
+        let key = Key::new(&metadata.namespace, &metadata.name);
+        let known = self.store.get(key.as_str())?;
+        let identity = known.identity();
+        let same = identity.uid == metadata.uid && identity.resource_version == metadata.resource_version;
+        same.then_some((key, known))
+    }
+
+    fn read(&self, mut encoded: Encoded<'_>, kind: Option<&GroupVersionKind>) -> Read<K> {
+        if self.machine.config().no_managed_fields {
+            encoded = encoded.without_managed_fields();
+        }
+        let object = K::decode(encoded, kind).map_err(|error| error.to_string());
         let object = match &self.transform {
             None => object,
             Some(transform) => object.and_then(|object| transform(object)),
@@ -244,7 +250,7 @@ impl<K: Object, S: ReflectorStore<K>> Reflector<K, S> {
             Ok(object) if !object.identity().name.is_empty() => Read::Whole(Key::of(&object), Arc::new(object)),
             other => {
                 let reason = other.err().unwrap_or_else(|| "it has no name".to_owned());
-                let metadata = Metadata::scan(text).unwrap_or_default();
+                let metadata = encoded.metadata().unwrap_or_default();
                 let key = (!metadata.name.is_empty()).then(|| Key::new(&metadata.namespace, &metadata.name));
                 self.tell(&ReflectorError::BadObject { key: key.clone(), reason });
                 Read::Bad { key, resource_version: metadata.resource_version.into_owned() }
@@ -255,19 +261,19 @@ impl<K: Object, S: ReflectorStore<K>> Reflector<K, S> {
     fn event(&mut self, event: &WatchEvent<Bytes>) -> Next {
         let event_type = event.event_type;
         if event_type == EventType::Error {
-            let status = capstan_api::json::parse(&event.object)
-                .map_err(|error| error.to_string())
-                .and_then(|value| capstan_api::value::from_value::<Status>(value).map_err(|error| error.to_string()));
-            return self.failed(status.map_or_else(Error::Decode, Error::from));
+            return self.failed(client::failure(500, &event.object));
         }
         if event_type == EventType::Bookmark {
-            let metadata = Metadata::scan(&event.object).unwrap_or_default();
+            let metadata = Encoded::new(&event.object).metadata().unwrap_or_default();
             let initial_events_end =
                 metadata.annotations.iter().any(|(key, value)| key == INITIAL_EVENTS_END && value == "true");
             let resource_version = metadata.resource_version.as_ref();
             return self.step(&Input::Event { event_type, resource_version, initial_events_end }, |_, _| {});
         }
-        let read = self.read(&event.object, None);
+        let encoded = Encoded::new(&event.object);
+        // When everything is sent again, what has not changed is not read again.
+        let known = if self.machine.is_collecting() { self.known(encoded) } else { None };
+        let read = known.map_or_else(|| self.read(encoded, None), |(key, known)| Read::Whole(key, known));
         let resource_version = match &read {
             Read::Whole(_, object) => object.identity().resource_version.to_owned(),
             Read::Bad { resource_version, .. } => resource_version.clone(),
