@@ -14,6 +14,8 @@
 mod api;
 pub mod beat;
 mod client;
+#[cfg(feature = "kube")]
+pub mod config;
 pub mod delta_fifo;
 mod error;
 pub mod factory;
@@ -21,6 +23,8 @@ pub mod informer;
 mod key;
 pub mod list_watch;
 mod lister;
+#[cfg(feature = "kube")]
+pub mod network;
 mod query;
 pub mod reflector;
 pub mod store;
@@ -31,6 +35,8 @@ pub mod watch;
 
 pub use api::{Api, ObjectList, Patch};
 pub use client::Client;
+#[cfg(feature = "kube")]
+pub use config::{Config, ConfigError, ExplicitConfig};
 pub use error::Error;
 pub use factory::SharedInformerFactory;
 pub use informer::{Deleted, HandlerFuncs, Registration, ResourceEventHandler, SharedIndexInformer};
