@@ -16,6 +16,7 @@ mod events;
 mod fnv;
 mod garbage_collector;
 mod hash;
+mod job;
 mod loops;
 mod metadata;
 mod namespace;
@@ -41,6 +42,7 @@ pub const CONTROLLERS: &[Descriptor] = &[
     Descriptor { name: "endpointslice-controller", on_by_default: true, run: endpointslice::run },
     Descriptor { name: "endpointslice-mirroring-controller", on_by_default: true, run: endpointslice_mirroring::run },
     Descriptor { name: "garbage-collector-controller", on_by_default: true, run: garbage_collector::run },
+    Descriptor { name: "job-controller", on_by_default: true, run: job::run },
     Descriptor { name: "namespace-controller", on_by_default: true, run: namespace::run },
     Descriptor { name: "replicaset-controller", on_by_default: true, run: replicaset::run },
     Descriptor { name: "replicationcontroller-controller", on_by_default: true, run: replicaset::run_replication_controllers },
