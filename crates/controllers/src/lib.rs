@@ -18,6 +18,8 @@ mod events;
 mod fnv;
 mod garbage_collector;
 mod hash;
+mod job;
+mod loops;
 mod metadata;
 mod namespace;
 mod node_lifecycle;
@@ -56,6 +58,7 @@ pub const CONTROLLERS: &[Descriptor] = &[
     Descriptor { name: "endpointslice-mirroring-controller", on_by_default: true, run: endpointslice_mirroring::run },
     Descriptor { name: "ephemeral-volume-controller", on_by_default: true, run: ephemeral_volume::run },
     Descriptor { name: "garbage-collector-controller", on_by_default: true, run: garbage_collector::run },
+    Descriptor { name: "job-controller", on_by_default: true, run: job::run },
     Descriptor { name: "namespace-controller", on_by_default: true, run: namespace::run },
     Descriptor { name: "node-lifecycle-controller", on_by_default: true, run: node_lifecycle::run },
     Descriptor { name: "persistentvolume-binder-controller", on_by_default: true, run: persistentvolume::run },

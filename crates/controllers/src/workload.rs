@@ -1,6 +1,6 @@
 //! What the drivers of workload loops share: indices, and handlers that find the owner.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use capstan_api::{
     GroupVersion, Resource, Str,
@@ -11,7 +11,7 @@ use capstan_client::{
     Deleted, Key, Lister, ResourceEventHandler, SharedIndexInformer,
     store::{IndexFunc, Indexer, Indexers},
 };
-use capstan_runtime::workqueue::PriorityQueue;
+use capstan_runtime::workqueue::{AddOpts, PriorityQueue};
 
 /// The index of objects by the uid of who controls them.
 const CONTROLLER_INDEX: &str = "controllerUID";
@@ -57,9 +57,15 @@ pub(crate) struct EnqueueController<O> {
     pub(crate) owners: Lister<O>,
     /// Which objects an owner selects.
     pub(crate) selector: fn(&O) -> Option<Selector>,
+    /// How long to wait for more changes.
+    pub(crate) batch: Duration,
 }
 
 impl<O: Resource + Object> EnqueueController<O> {
+    fn add(&self, key: Key) {
+        self.queue.add_with_opts(AddOpts { after: self.batch, ..AddOpts::default() }, key);
+    }
+
     /// The key of the owner, if it is of our kind.
     fn controller<K: Object>(object: &K) -> Option<Option<Key>> {
         let owners = object.owners();
@@ -71,7 +77,7 @@ impl<O: Resource + Object> EnqueueController<O> {
 
     fn enqueue<K: Object>(&self, object: &K) {
         match Self::controller(object) {
-            Some(key) => key.into_iter().for_each(|key| self.queue.add(key)),
+            Some(key) => key.into_iter().for_each(|key| self.add(key)),
             None => self.enqueue_adopters(object),
         }
     }
@@ -81,7 +87,7 @@ impl<O: Resource + Object> EnqueueController<O> {
             let selects = (self.selector)(&owner)
                 .is_some_and(|selector| !selector.is_everything() && object.is_selected(&selector));
             if selects {
-                self.queue.add(Key::of(&*owner));
+                self.add(Key::of(&*owner));
             }
         }
     }
@@ -99,10 +105,10 @@ impl<K: Object + Resource, O: Resource + Object> ResourceEventHandler<K> for Enq
         let (was, is) = (Self::controller(&**old), Self::controller(&**new));
         let moved = was != is;
         if moved && let Some(Some(key)) = was {
-            self.queue.add(key);
+            self.add(key);
         }
         match is {
-            Some(key) => key.into_iter().for_each(|key| self.queue.add(key)),
+            Some(key) => key.into_iter().for_each(|key| self.add(key)),
             None if moved || labels(&**old) != labels(&**new) => self.enqueue_adopters(&**new),
             None => {}
         }
@@ -110,7 +116,7 @@ impl<K: Object + Resource, O: Resource + Object> ResourceEventHandler<K> for Enq
 
     fn on_delete(&mut self, object: &Deleted<K>) {
         if let Some(Some(key)) = Self::controller(&**object.object()) {
-            self.queue.add(key);
+            self.add(key);
         }
     }
 }

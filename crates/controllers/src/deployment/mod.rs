@@ -7,7 +7,7 @@ mod revision;
 mod sizes;
 mod status;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use capstan_api::{object::Object, options::DeleteOptions};
 use capstan_client::{Api, BoxFuture, Deleted, Error, HandlerFuncs, Key, SharedIndexInformer};
@@ -20,8 +20,8 @@ use k8s_openapi::api::{
 use crate::{
     ControllerContext,
     controller_ref::{ControllerRefManager, controller_uid, is_namespace_terminating, selector_of},
-    events::Events,
     drive::{drive, filled},
+    events::Events,
     pods::expectations::{Expectations, RECHECK},
     workload::{EnqueueController, WORKERS, candidates, controlled_by, index_by_controller},
 };
@@ -49,6 +49,7 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
         queue: queue.clone(),
         owners: deployments.lister(),
         selector: |deployment: &Deployment| selector_of(&deployment.spec.as_ref()?.selector),
+        batch: Duration::ZERO,
     });
     // Who does not run old and new pods side by side waits for the last of the old ones to go.
     let (owners, above) = (sets.clone(), deployments.clone());

@@ -90,6 +90,21 @@ pub(crate) fn sort_for_deletion(pods: &mut [&Pod], related: &[&Pod], now: Timest
     });
 }
 
+/// Sorts pods that run so that those to give up first come first, without asking where others are.
+pub(crate) fn sort_active(pods: &mut [&Pod]) {
+    let created = |pod: &Pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    // Who has no time goes before all, then who has the latest one.
+    let latest = |a: Option<Timestamp>, b: Option<Timestamp>| (a.is_some(), Reverse(a)).cmp(&(b.is_some(), Reverse(b)));
+    pods.sort_by(|a, b| {
+        let rules = |pod: &Pod| (!node_name(pod).is_empty(), phase_rank(pod), is_ready(pod));
+        rules(a)
+            .cmp(&rules(b))
+            .then_with(|| latest(ready_since(a), ready_since(b)))
+            .then_with(|| restarts(b).cmp(&restarts(a)))
+            .then_with(|| latest(created(a), created(b)))
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;

@@ -3,7 +3,7 @@
 mod kinds;
 mod status;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use capstan_api::{Resource, object::Object, selector::Selector};
 use capstan_client::{Api, BoxFuture, Error, Key, Lister, SharedIndexInformer};
@@ -17,8 +17,8 @@ use serde::Serialize;
 use crate::{
     ControllerContext,
     controller_ref::{ControllerRefManager, controller_uid, is_namespace_terminating},
-    events::Events,
     drive::{drive, filled},
+    events::Events,
     pods::{
         self,
         control::{PodControl, pod_from_template},
@@ -74,7 +74,12 @@ fn run_kind<K: Replicated>(context: &ControllerContext) -> BoxFuture<'static, ()
     let controller = Controller::new(loop_, Arc::clone(&context.clock)).max_concurrent_reconciles(WORKERS);
     let queue = controller.queue().clone();
     owners.add_event_handler(enqueue_request_for_object::<K>(queue.clone()));
-    pods.add_event_handler(EnqueueController { queue, owners: owners.lister(), selector: K::selector });
+    pods.add_event_handler(EnqueueController {
+        queue,
+        owners: owners.lister(),
+        selector: K::selector,
+        batch: Duration::ZERO,
+    });
     Box::pin(drive(context.stop.clone(), vec![filled(&owners), filled(&pods)], controller))
 }
 

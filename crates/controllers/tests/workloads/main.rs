@@ -4,3 +4,4 @@
 
 mod cluster;
 mod deployment;
+mod job;
