@@ -1,11 +1,6 @@
 //! EndpointSlice mirroring: Endpoints that people write by hand, for services without a selector, as slices.
 
-use std::{
-    collections::BTreeMap,
-    net::IpAddr,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
 use capstan_client::{Api, BoxFuture, Client, Deleted, HandlerFuncs, Key, SharedIndexInformer};
 use capstan_runtime::{Action, Controller, ReconcileError, Reconciler, handler::enqueue_requests_from_map_func};
@@ -21,7 +16,7 @@ use crate::{
     ControllerContext,
     endpoints::{LEADER, repack},
     endpointslice::{
-        Changes, EndpointKey, EndpointSet, MANAGED_BY, SERVICE_NAME, prefix, port_map_key, says_the_same,
+        Changes, EndpointKey, EndpointSet, MANAGED_BY, SERVICE_NAME, port_map_key, prefix, says_the_same,
         slice_handler, slice_queue, sort_ports, write,
     },
     loops::{Synced, Written, work},
@@ -321,13 +316,17 @@ mod tests {
         assert_eq!(metadata["labels"]["a"], "b");
         assert_eq!(metadata["annotations"], serde_json::json!({"kept": "yes"}));
         assert_eq!(metadata["generateName"], "db-");
-        let shown: Vec<_> = v4.endpoints.as_ref().unwrap().iter()
+        let shown: Vec<_> = v4
+            .endpoints
+            .as_ref()
+            .unwrap()
+            .iter()
             .map(|e| (e.addresses.concat(), e.conditions.clone().unwrap().ready, e.hostname.clone()))
             .collect();
-        assert_eq!(shown, [
-            ("10.0.0.1".to_owned(), Some(true), None),
-            ("10.0.0.2".to_owned(), Some(false), Some("h".to_owned())),
-        ]);
+        assert_eq!(
+            shown,
+            [("10.0.0.1".to_owned(), Some(true), None), ("10.0.0.2".to_owned(), Some(false), Some("h".to_owned())),]
+        );
 
         // What is mirrored already is left alone; what is no longer wanted becomes something that is.
         let named = |mut slice: EndpointSlice, name: &str| {

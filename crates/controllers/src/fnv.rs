@@ -32,7 +32,8 @@ mod tests {
     #[test]
     fn hashes() {
         // What Go's hash/fnv says.
-        let text = "(v1.EndpointPort){Name:(string)http Port:(int32)80 Protocol:(v1.Protocol)TCP AppProtocol:(*string)<nil>}";
+        let text =
+            "(v1.EndpointPort){Name:(string)http Port:(int32)80 Protocol:(v1.Protocol)TCP AppProtocol:(*string)<nil>}";
         assert_eq!(format!("{:032x}", fnv128a(text)), "754b003f50f133a539c60d18cfb30a55");
     }
 }

@@ -2,10 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
-use capstan_api::{
-    options::PatchOptions,
-    selector::Selector,
-};
+use capstan_api::{options::PatchOptions, selector::Selector};
 use capstan_client::{Api, BoxFuture, Client, Deleted, HandlerFuncs, Key, Patch, SharedIndexInformer};
 use capstan_clock::{SharedClock, Timestamp};
 use capstan_runtime::{Action, Controller, ReconcileError, Reconciler};

@@ -260,8 +260,7 @@ fn labels_are_right(endpoints: &Endpoints, service_labels: &BTreeMap<String, Str
 fn capacity_is_right(endpoints: &Endpoints) -> bool {
     let length = |list: &Option<Vec<EndpointAddress>>| list.as_ref().map_or(0, Vec::len);
     let subsets = endpoints.subsets.iter().flatten();
-    let count: usize =
-        subsets.map(|subset| length(&subset.addresses) + length(&subset.not_ready_addresses)).sum();
+    let count: usize = subsets.map(|subset| length(&subset.addresses) + length(&subset.not_ready_addresses)).sum();
     let marked = endpoints.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(OVER_CAPACITY));
     count <= MAX_CAPACITY && !marked
 }

@@ -25,9 +25,7 @@ pub(crate) fn repack(subsets: &[EndpointSubset]) -> Vec<EndpointSubset> {
     for subset in subsets {
         let ports = subset.ports.iter().flatten();
         let mut ports: Vec<PortKey> = ports
-            .map(|port| {
-                Some((port.name.clone(), port.port, port.protocol.clone(), port.app_protocol.clone()))
-            })
+            .map(|port| Some((port.name.clone(), port.port, port.protocol.clone(), port.app_protocol.clone())))
             .collect();
         if ports.is_empty() {
             ports.push(None);

@@ -181,9 +181,13 @@ impl Reconciler for Slices {
         let trigger = self.triggers.compute(&key, &service, &pods);
         let Plan { changes, events, errors } = self.plan(&key, &service, &pods);
         let mut failed = errors;
-        failed.extend(write(&self.client, &key, "Service", changes, &self.written, |slice| {
-            annotate(&mut slice.metadata, trigger);
-        }).await.err());
+        failed.extend(
+            write(&self.client, &key, "Service", changes, &self.written, |slice| {
+                annotate(&mut slice.metadata, trigger);
+            })
+            .await
+            .err(),
+        );
         for Said { type_, reason, message } in events {
             match type_ {
                 "Normal" => self.recorder.normal(&*service, reason, message),

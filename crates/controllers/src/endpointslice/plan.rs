@@ -148,12 +148,7 @@ fn by_address_type(
     Plan { changes, events, errors: Vec::new() }
 }
 
-fn set_hints(
-    present: &Present<'_>,
-    info: &mut SliceInfo<'_>,
-    topology: &mut TopologyCache,
-    events: &mut Vec<Said>,
-) {
+fn set_hints(present: &Present<'_>, info: &mut SliceInfo<'_>, topology: &mut TopologyCache, events: &mut Vec<Said>) {
     if hints_enabled(present.service) {
         let ratios = topology::ratios(&(present.nodes)());
         topology.add_hints(info, ratios.as_ref(), events);
@@ -311,10 +306,7 @@ fn owned_by(slice: &EndpointSlice, service: &Service) -> bool {
 
 /// The labels that a slice should have: those of the service and this loop's own. True when those of the service are
 /// not what the slice has.
-fn slice_labels(
-    present: Option<&BTreeMap<String, String>>,
-    service: &Service,
-) -> (BTreeMap<String, String>, bool) {
+fn slice_labels(present: Option<&BTreeMap<String, String>>, service: &Service) -> (BTreeMap<String, String>, bool) {
     let plain = |labels: Option<&BTreeMap<String, String>>| -> BTreeMap<String, String> {
         let labels = labels.into_iter().flatten();
         let labels = labels.filter(|(key, _)| ![SERVICE_NAME, MANAGED_BY, HEADLESS].contains(&key.as_str()));

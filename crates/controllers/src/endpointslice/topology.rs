@@ -50,7 +50,8 @@ pub(crate) fn zone(node: &Node) -> Option<&str> {
 pub(crate) fn ratios(nodes: &[Arc<Node>]) -> Option<Ratios> {
     const EXCLUDED: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
     let mut by_zone: BTreeMap<String, i64> = BTreeMap::new();
-    let labelled = |node: &Node, label: &str| node.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(label));
+    let labelled =
+        |node: &Node, label: &str| node.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(label));
     for node in nodes.iter().filter(|node| !EXCLUDED.iter().any(|label| labelled(node, label)) && is_node_ready(node)) {
         let cpu = node.status.as_ref()?.allocatable.as_ref()?.get("cpu")?.0.parse::<Quantity>().ok()?.milli_value();
         if cpu == 0 {

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use capstan_api::{
     Resource,
     object::Object,
-    options::{ListOptions, DeleteOptions},
+    options::{DeleteOptions, ListOptions},
 };
 use capstan_client::{Api, Body, BoxFuture, Client, Error, Transport};
 use capstan_clock::{ManualClock, SeededIds};

@@ -100,12 +100,15 @@ async fn slices_follow_pods() {
     );
     assert_eq!(slice["metadata"]["ownerReferences"][0]["kind"], "Service");
     assert_eq!(slice["metadata"]["ownerReferences"][0]["controller"], true);
-    let ports: BTreeMap<_, _> = slice["ports"].as_array().unwrap().iter()
+    let ports: BTreeMap<_, _> = slice["ports"]
+        .as_array()
+        .unwrap()
+        .iter()
         .map(|port| (port["name"].as_str().unwrap(), port["port"].as_i64().unwrap()))
         .collect();
     assert_eq!(ports, BTreeMap::from([("http", 8080), ("admin", 8081)]));
-    let endpoint = slice["endpoints"].as_array().unwrap().iter()
-        .find(|endpoint| endpoint["addresses"][0] == "10.9.0.1").unwrap();
+    let endpoint =
+        slice["endpoints"].as_array().unwrap().iter().find(|endpoint| endpoint["addresses"][0] == "10.9.0.1").unwrap();
     assert_eq!(endpoint["zone"], "z1");
     assert_eq!(endpoint["nodeName"], "n1");
     assert_eq!(endpoint["conditions"], json!({"ready": true, "serving": true, "terminating": false}));
@@ -118,10 +121,12 @@ async fn slices_follow_pods() {
     let _: Pod = cluster.merge("default", "a", json!({"metadata": {"labels": {"app": "gone"}}})).await;
     until_shown(&cluster, "web", &["10.9.0.2"]).await;
     let _: Service = cluster.merge("default", "web", json!({"metadata": {"labels": {"team": "b"}}})).await;
-    cluster.until("labels", || async {
-        let slices = slices(&cluster, "web").await;
-        (slices[0].metadata.labels.as_ref().unwrap()["team"] == "b").then_some(())
-    }).await;
+    cluster
+        .until("labels", || async {
+            let slices = slices(&cluster, "web").await;
+            (slices[0].metadata.labels.as_ref().unwrap()["team"] == "b").then_some(())
+        })
+        .await;
     cluster.set_status(&b, json!({"phase": "Failed"})).await;
     until_shown(&cluster, "web", &[]).await;
 
@@ -156,11 +161,13 @@ async fn slices_hold_a_hundred() {
     // What is new goes where something changes anyway, not into a new slice.
     cluster.delete::<Pod>("default", "p0").await;
     pod(&cluster, "q", "web", "n1", "10.9.2.1", true).await;
-    cluster.until("still two slices", || async {
-        let slices = slices(&cluster, "web").await;
-        let has_new = shown(&slices).contains(&"10.9.2.1".to_owned());
-        (has_new && sizes(&slices).iter().sum::<usize>() == 120).then(|| assert_eq!(slices.len(), 2))
-    }).await;
+    cluster
+        .until("still two slices", || async {
+            let slices = slices(&cluster, "web").await;
+            let has_new = shown(&slices).contains(&"10.9.2.1".to_owned());
+            (has_new && sizes(&slices).iter().sum::<usize>() == 120).then(|| assert_eq!(slices.len(), 2))
+        })
+        .await;
     running.kill();
 }
 
@@ -174,11 +181,13 @@ async fn traffic_distribution_gives_hints() {
     let hints = |expected: Value| {
         let cluster = &cluster;
         async move {
-            cluster.until(&expected.to_string(), || async {
-                let slices = slices(cluster, "web").await;
-                let endpoint = slices.first()?.endpoints.as_ref()?.first()?.clone();
-                (serde_json::to_value(&endpoint.hints).unwrap() == expected).then_some(())
-            }).await;
+            cluster
+                .until(&expected.to_string(), || async {
+                    let slices = slices(cluster, "web").await;
+                    let endpoint = slices.first()?.endpoints.as_ref()?.first()?.clone();
+                    (serde_json::to_value(&endpoint.hints).unwrap() == expected).then_some(())
+                })
+                .await;
         }
     };
     hints(json!({"forZones": [{"name": "z1"}], "forNodes": [{"name": "n1"}]})).await;
@@ -192,16 +201,23 @@ async fn traffic_distribution_gives_hints() {
 #[tokio::test]
 async fn topology_hints_and_their_events() {
     let cluster = Cluster::start().await;
-    let _: Service = cluster.create(json!({
+    let _: Service = cluster
+        .create(json!({
         "metadata": {"name": "web", "annotations": {"service.kubernetes.io/topology-mode": "Auto"}},
-        "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}})).await;
+        "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}}))
+        .await;
     node(&cluster, "n1", "z1").await;
     for index in 1..=4 {
         pod(&cluster, &format!("p{index}"), "web", "n1", &format!("10.9.0.{index}"), true).await;
     }
     let running = cluster.run(SLICES);
-    cluster.event("default", "Warning TopologyAwareHintsDisabled Insufficient Node information: allocatable CPU or \
-                              zone not specified on one or more nodes, addressType: IPv4").await;
+    cluster
+        .event(
+            "default",
+            "Warning TopologyAwareHintsDisabled Insufficient Node information: allocatable CPU or \
+                              zone not specified on one or more nodes, addressType: IPv4",
+        )
+        .await;
     node(&cluster, "n2", "z2").await;
     pod(&cluster, "p5", "web", "n2", "10.9.0.5", true).await;
     let zones = || async {
@@ -214,8 +230,13 @@ async fn topology_hints_and_their_events() {
     };
     let found = cluster.until("hints", || async { zones().await.filter(|zones| zones.len() == 2) }).await;
     assert!(found.values().all(|&count| count >= 2), "both zones have as many CPUs: {found:?}");
-    cluster.event("default", "Normal TopologyAwareHintsEnabled Topology Aware Hints has been enabled, \
-                              addressType: IPv4").await;
+    cluster
+        .event(
+            "default",
+            "Normal TopologyAwareHintsEnabled Topology Aware Hints has been enabled, \
+                              addressType: IPv4",
+        )
+        .await;
     running.kill();
 }
 
@@ -225,8 +246,13 @@ async fn a_pod_without_its_node_is_said() {
     service(&cluster, "web", json!({})).await;
     pod(&cluster, "a", "web", "n1", "10.9.0.1", true).await;
     let running = cluster.run(SLICES);
-    cluster.event("default", "Warning FailedToUpdateEndpointSlices Error updating Endpoint Slices for Service \
-                              default/web: skipping Pod a for Service default/web: Node n1 Not Found").await;
+    cluster
+        .event(
+            "default",
+            "Warning FailedToUpdateEndpointSlices Error updating Endpoint Slices for Service \
+                              default/web: skipping Pod a for Service default/web: Node n1 Not Found",
+        )
+        .await;
     // It is tried again, but ever more seldom: no hot loop.
     let before = running.requests();
     cluster.pass(&running, 60).await;
@@ -243,16 +269,22 @@ async fn endpoints_follow_pods() {
     service(&cluster, "web", json!({"clusterIP": "None"})).await;
     pod(&cluster, "a", "web", "n1", "10.9.0.1", true).await;
     pod(&cluster, "b", "web", "n1", "10.9.0.2", false).await;
-    let endpoints = cluster.until("both", || async {
-        let endpoints: Endpoints = cluster.get("default", "web").await?;
-        let found = serde_json::to_value(&endpoints).unwrap();
-        (found["subsets"][0]["addresses"][0]["ip"] == "10.9.0.1"
-            && found["subsets"][0]["notReadyAddresses"][0]["ip"] == "10.9.0.2").then_some(found)
-    }).await;
+    let endpoints = cluster
+        .until("both", || async {
+            let endpoints: Endpoints = cluster.get("default", "web").await?;
+            let found = serde_json::to_value(&endpoints).unwrap();
+            (found["subsets"][0]["addresses"][0]["ip"] == "10.9.0.1"
+                && found["subsets"][0]["notReadyAddresses"][0]["ip"] == "10.9.0.2")
+                .then_some(found)
+        })
+        .await;
     assert_eq!(endpoints["subsets"].as_array().unwrap().len(), 1);
     assert_eq!(endpoints["subsets"][0]["ports"].as_array().unwrap().len(), 2);
-    assert_eq!(endpoints["metadata"]["labels"], json!({"team": "a", "service.kubernetes.io/headless": "",
-        "endpoints.kubernetes.io/managed-by": "endpoint-controller"}));
+    assert_eq!(
+        endpoints["metadata"]["labels"],
+        json!({"team": "a", "service.kubernetes.io/headless": "",
+        "endpoints.kubernetes.io/managed-by": "endpoint-controller"})
+    );
     assert!(endpoints["metadata"]["annotations"]["endpoints.kubernetes.io/last-change-trigger-time"].is_string());
     cluster.delete::<Endpoints>("default", "web").await;
     cluster.until("it comes back", || async { cluster.get::<Endpoints>("default", "web").await.map(drop) }).await;
@@ -270,17 +302,29 @@ async fn endpoints_are_mirrored() {
     let cluster = Cluster::start().await;
     let running = cluster.run(&["endpointslice-mirroring-controller"]);
     let _: Service = cluster.create(json!({"metadata": {"name": "db"}, "spec": {"ports": [{"port": 5432}]}})).await;
-    let _: Endpoints = cluster.create(json!({"metadata": {"name": "db"}, "subsets": [
-        {"addresses": [{"ip": "192.0.2.1"}], "ports": [{"port": 5432}]}]})).await;
+    let _: Endpoints = cluster
+        .create(json!({"metadata": {"name": "db"}, "subsets": [
+        {"addresses": [{"ip": "192.0.2.1"}], "ports": [{"port": 5432}]}]}))
+        .await;
     let found = until_shown(&cluster, "db", &["192.0.2.1"]).await;
     let metadata = serde_json::to_value(&found[0].metadata).unwrap();
-    assert_eq!(metadata["labels"]["endpointslice.kubernetes.io/managed-by"], "endpointslicemirroring-controller.k8s.io");
+    assert_eq!(
+        metadata["labels"]["endpointslice.kubernetes.io/managed-by"],
+        "endpointslicemirroring-controller.k8s.io"
+    );
     assert_eq!(metadata["ownerReferences"][0]["kind"], "Endpoints");
-    let _: Endpoints = cluster.merge("default", "db", json!({"subsets": [
-        {"addresses": [{"ip": "192.0.2.1"}, {"ip": "192.0.2.2"}], "ports": [{"port": 5432}]}]})).await;
+    let _: Endpoints = cluster
+        .merge(
+            "default",
+            "db",
+            json!({"subsets": [
+        {"addresses": [{"ip": "192.0.2.1"}, {"ip": "192.0.2.2"}], "ports": [{"port": 5432}]}]}),
+        )
+        .await;
     until_shown(&cluster, "db", &["192.0.2.1", "192.0.2.2"]).await;
-    let _: Endpoints = cluster.merge("default", "db",
-        json!({"metadata": {"labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}}})).await;
+    let _: Endpoints = cluster
+        .merge("default", "db", json!({"metadata": {"labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}}}))
+        .await;
     cluster.until("no mirror", || async { slices(&cluster, "db").await.is_empty().then_some(()) }).await;
     cluster.pass(&running, 5).await;
     let before = running.requests();
@@ -293,30 +337,37 @@ async fn endpoints_are_mirrored() {
 async fn service_cidrs_are_kept_while_needed() {
     let cluster = Cluster::start().await;
     let running = cluster.run(&["service-cidr-controller"]);
-    let _: ServiceCIDR = cluster.create(json!({"metadata": {"name": "more"}, "spec": {"cidrs": ["10.44.0.0/24"]}})).await;
+    let _: ServiceCIDR =
+        cluster.create(json!({"metadata": {"name": "more"}, "spec": {"cidrs": ["10.44.0.0/24"]}})).await;
     let ready = || async {
         let range: ServiceCIDR = cluster.get("", "more").await?;
         let conditions = serde_json::to_value(range.status?.conditions?).unwrap();
         Some((conditions[0]["status"].clone(), conditions[0]["reason"].clone(), conditions[0]["message"].clone()))
     };
     let is = |status: &str, reason: &str, message: &str| (json!(status), json!(reason), json!(message));
-    cluster.until("ready", || async {
-        (ready().await? == is("True", "", "Kubernetes Service CIDR is ready")).then_some(())
-    }).await;
-    let service = cluster.until("an address from there", || async {
-        let service = json!({"metadata": {"name": "s"},
+    cluster
+        .until("ready", || async {
+            (ready().await? == is("True", "", "Kubernetes Service CIDR is ready")).then_some(())
+        })
+        .await;
+    let service = cluster
+        .until("an address from there", || async {
+            let service = json!({"metadata": {"name": "s"},
             "spec": {"clusterIP": "10.44.0.7", "ports": [{"port": 80}]}});
-        let service: Service = serde_json::from_value(service).unwrap();
-        cluster.api::<Service>("default").create(&service).await.ok()
-    }).await;
+            let service: Service = serde_json::from_value(service).unwrap();
+            cluster.api::<Service>("default").create(&service).await.ok()
+        })
+        .await;
     assert_eq!(service.spec.unwrap().cluster_ip.as_deref(), Some("10.44.0.7"));
     cluster.settle(&running).await;
     cluster.delete::<ServiceCIDR>("", "more").await;
-    cluster.until("terminating", || async {
-        (ready().await? == is("False", "Terminating",
+    cluster
+        .until("terminating", || async {
+            (ready().await? == is("False", "Terminating",
             "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR"))
         .then_some(())
-    }).await;
+        })
+        .await;
     cluster.delete::<Service>("default", "s").await;
     cluster.until("gone", || async { cluster.get::<ServiceCIDR>("", "more").await.is_none().then_some(()) }).await;
     running.kill();
@@ -332,8 +383,10 @@ async fn killed_between_any_two_writes() {
         let running = cluster.run_until(&names, last_write);
         service(&cluster, "web", json!({})).await;
         let _: Service = cluster.create(json!({"metadata": {"name": "db"}, "spec": {"ports": [{"port": 1}]}})).await;
-        let _: Endpoints = cluster.create(json!({"metadata": {"name": "db"}, "subsets": [
-            {"addresses": [{"ip": "192.0.2.1"}], "ports": [{"port": 1}]}]})).await;
+        let _: Endpoints = cluster
+            .create(json!({"metadata": {"name": "db"}, "subsets": [
+            {"addresses": [{"ip": "192.0.2.1"}], "ports": [{"port": 1}]}]}))
+            .await;
         cluster.settle(&running).await;
         pod(&cluster, "a", "web", "n1", "10.9.0.1", true).await;
         cluster.settle(&running).await;
@@ -345,12 +398,16 @@ async fn killed_between_any_two_writes() {
         let web = until_shown(&cluster, "web", &["10.9.0.2"]).await;
         let db = until_shown(&cluster, "db", &["192.0.2.1"]).await;
         assert_eq!((web.len(), db.len()), (1, 1), "after {last_write} writes");
-        cluster.until("endpoints", || async {
-            let endpoints: Endpoints = cluster.get("default", "web").await?;
-            let found = serde_json::to_value(&endpoints.subsets).unwrap();
-            (found[0]["addresses"] != Value::Null && found[0]["addresses"].as_array()?.len() == 1
-                && found[0]["addresses"][0]["ip"] == "10.9.0.2").then_some(())
-        }).await;
+        cluster
+            .until("endpoints", || async {
+                let endpoints: Endpoints = cluster.get("default", "web").await?;
+                let found = serde_json::to_value(&endpoints.subsets).unwrap();
+                (found[0]["addresses"] != Value::Null
+                    && found[0]["addresses"].as_array()?.len() == 1
+                    && found[0]["addresses"][0]["ip"] == "10.9.0.2")
+                    .then_some(())
+            })
+            .await;
         running.kill();
     }
 }
@@ -359,8 +416,10 @@ async fn killed_between_any_two_writes() {
 async fn a_namespace_that_goes_away_is_left_alone() {
     let cluster = Cluster::start().await;
     let _: Namespace = cluster.create(json!({"metadata": {"name": "going"}})).await;
-    let _: Service = cluster.create(json!({"metadata": {"name": "web", "namespace": "going"},
-        "spec": {"selector": {"a": "b"}, "ports": [{"port": 80}]}})).await;
+    let _: Service = cluster
+        .create(json!({"metadata": {"name": "web", "namespace": "going"},
+        "spec": {"selector": {"a": "b"}, "ports": [{"port": 80}]}}))
+        .await;
     cluster.delete::<Namespace>("", "going").await;
     let running = cluster.run(&["endpointslice-controller", "endpoints-controller"]);
     cluster.pass(&running, 30).await;
