@@ -4,6 +4,7 @@
 //! `run`, which works on what all loops share (a [`ControllerContext`]) until it is told to stop; [`CONTROLLERS`] is
 //! the table of all of them, by upstream's names.
 
+mod certificates;
 mod context;
 mod controller_ref;
 mod deployment;
@@ -23,6 +24,7 @@ mod overlay;
 mod percent;
 mod persistentvolume;
 mod pod_claims;
+mod podautoscaler;
 mod pods;
 mod recorder;
 mod replicaset;
@@ -36,6 +38,7 @@ mod volume_protection;
 mod workload;
 mod written;
 
+pub use certificates::{CertificateSigner, SigningRequest};
 pub use context::{ControllerContext, ControllerOptions, Descriptor, TokenSigner};
 pub use metadata::MetadataInformers;
 pub use persistentvolume::{LOCAL_PATH_PROVISIONER, LocalPath, RemoveDirectory};
@@ -43,12 +46,16 @@ pub use persistentvolume::{LOCAL_PATH_PROVISIONER, LocalPath, RemoveDirectory};
 /// All loops that there are, by upstream's names.
 #[rustfmt::skip]
 pub const CONTROLLERS: &[Descriptor] = &[
+    Descriptor { name: "certificatesigningrequest-approving-controller", on_by_default: true, run: certificates::approving::run },
+    Descriptor { name: "certificatesigningrequest-cleaner-controller", on_by_default: true, run: certificates::cleaner::run },
+    Descriptor { name: "certificatesigningrequest-signing-controller", on_by_default: true, run: certificates::signing::run },
     Descriptor { name: "deployment-controller", on_by_default: true, run: deployment::run },
     Descriptor { name: "endpoints-controller", on_by_default: true, run: endpoints::run },
     Descriptor { name: "endpointslice-controller", on_by_default: true, run: endpointslice::run },
     Descriptor { name: "endpointslice-mirroring-controller", on_by_default: true, run: endpointslice_mirroring::run },
     Descriptor { name: "ephemeral-volume-controller", on_by_default: true, run: ephemeral_volume::run },
     Descriptor { name: "garbage-collector-controller", on_by_default: true, run: garbage_collector::run },
+    Descriptor { name: "horizontal-pod-autoscaler-controller", on_by_default: true, run: podautoscaler::run },
     Descriptor { name: "namespace-controller", on_by_default: true, run: namespace::run },
     Descriptor { name: "persistentvolume-binder-controller", on_by_default: true, run: persistentvolume::run },
     Descriptor { name: "persistentvolume-expander-controller", on_by_default: true, run: volume_expander::run },
