@@ -6,7 +6,7 @@ use capstan_client::{BoxFuture, Client, SharedInformerFactory};
 use capstan_clock::{SharedClock, SharedIds};
 use capstan_runtime::{EventRecorder, Stop};
 
-use crate::{metadata::MetadataInformers, persistentvolume::LocalPath};
+use crate::{certificates::CertificateSigner, metadata::MetadataInformers, persistentvolume::LocalPath};
 
 /// What single loops need to know beside the cluster's objects.
 #[derive(Clone, Default)]
@@ -15,6 +15,8 @@ pub struct ControllerOptions {
     pub root_ca: String,
     /// Signs the tokens of service accounts that live in Secrets.
     pub token_signer: Option<Arc<dyn TokenSigner>>,
+    /// Signs certificates that were approved; without it none are.
+    pub certificate_signer: Option<Arc<dyn CertificateSigner>>,
     /// Where volumes of the default storage class are.
     pub local_path: LocalPath,
 }

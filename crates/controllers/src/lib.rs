@@ -6,6 +6,7 @@
 
 mod bootstrap;
 mod cluster_role_aggregation;
+mod certificates;
 mod context;
 mod controller_ref;
 mod deployment;
@@ -42,6 +43,7 @@ mod percent;
 mod persistentvolume;
 mod pod_claims;
 mod pod_gc;
+mod podautoscaler;
 mod pods;
 mod recorder;
 mod replicaset;
@@ -61,6 +63,7 @@ mod volume_protection;
 mod workload;
 mod written;
 
+pub use certificates::{CertificateSigner, SigningRequest};
 pub use context::{ControllerContext, ControllerOptions, Descriptor, TokenSigner};
 pub use metadata::MetadataInformers;
 pub use persistentvolume::{LOCAL_PATH_PROVISIONER, LocalPath, RemoveDirectory};
@@ -71,6 +74,9 @@ pub use run::{UnknownController, run, select};
 pub const CONTROLLERS: &[Descriptor] = &[
     Descriptor { name: "bootstrap-signer-controller", on_by_default: true, run: bootstrap::run_signer },
     Descriptor { name: "clusterrole-aggregation-controller", on_by_default: true, run: cluster_role_aggregation::run },
+    Descriptor { name: "certificatesigningrequest-approving-controller", on_by_default: true, run: certificates::approving::run },
+    Descriptor { name: "certificatesigningrequest-cleaner-controller", on_by_default: true, run: certificates::cleaner::run },
+    Descriptor { name: "certificatesigningrequest-signing-controller", on_by_default: true, run: certificates::signing::run },
     Descriptor { name: "deployment-controller", on_by_default: true, run: deployment::run },
     Descriptor { name: "disruption-controller", on_by_default: true, run: disruption::run },
     Descriptor { name: "endpoints-controller", on_by_default: true, run: endpoints::run },
@@ -93,6 +99,7 @@ pub const CONTROLLERS: &[Descriptor] = &[
     Descriptor { name: "ephemeral-volume-controller", on_by_default: true, run: ephemeral_volume::run },
     Descriptor { name: "garbage-collector-controller", on_by_default: true, run: garbage_collector::run },
     Descriptor { name: "job-controller", on_by_default: true, run: job::run },
+    Descriptor { name: "horizontal-pod-autoscaler-controller", on_by_default: true, run: podautoscaler::run },
     Descriptor { name: "namespace-controller", on_by_default: true, run: namespace::run },
     Descriptor { name: "node-lifecycle-controller", on_by_default: true, run: node_lifecycle::run },
     Descriptor { name: "persistentvolume-binder-controller", on_by_default: true, run: persistentvolume::run },

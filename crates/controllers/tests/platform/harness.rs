@@ -1,10 +1,11 @@
 //! A server in this process, a clock that obeys, and control loops that can be killed.
 
 use std::{
+    collections::BTreeMap,
     fmt::Debug,
     future::Future,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -18,7 +19,7 @@ use capstan_api::{
 };
 use capstan_client::{Api, Body, BoxFuture, Client, Error, Transport};
 use capstan_clock::{ManualClock, SeededIds};
-use capstan_controllers::{CONTROLLERS, ControllerContext};
+use capstan_controllers::{CONTROLLERS, ControllerContext, ControllerOptions};
 use capstan_runtime::{Stop, Stopper};
 use capstan_server::{Config, Server, authorization::UserInfo};
 use capstan_storage::{Memory, Options};
@@ -32,13 +33,25 @@ const PATIENCE: usize = 20_000;
 /// How many turns without a request mean that nothing more happens.
 const QUIET: usize = 300;
 
+/// What others serve, by the beginnings of paths.
+pub type Elsewhere = Arc<Mutex<BTreeMap<String, Value>>>;
+
 /// What the loops ask of the server, counted; and a road that can be cut after so many writes.
 #[derive(Debug)]
 pub struct Road {
+    elsewhere: Elsewhere,
     client: Client,
     requests: AtomicUsize,
     writes: AtomicUsize,
     last_write: AtomicUsize,
+}
+
+impl Road {
+    fn elsewhere(&self, path: &str) -> Option<Response<Body>> {
+        let all = self.elsewhere.lock().unwrap();
+        let (_, value) = all.iter().find(|(begins, _)| path.starts_with(*begins))?;
+        Some(Response::new(Body::new(http_body_util::Full::new(Bytes::from(value.to_string())))))
+    }
 }
 
 struct Shared(Arc<Road>);
@@ -57,6 +70,9 @@ impl Transport for Shared {
                     // Whoever is dead gets no answer.
                     return std::future::pending().await;
                 }
+            }
+            if let Some(answer) = road.elsewhere(request.uri().path()) {
+                return Ok(answer);
             }
             road.client.send(request).await
         })
@@ -93,7 +109,10 @@ impl Running {
 pub struct Cluster {
     pub client: Client,
     pub clock: ManualClock,
-    ids: Arc<SeededIds>,
+    pub ids: Arc<SeededIds>,
+    pub options: ControllerOptions,
+    pub elsewhere: Elsewhere,
+    server: Server,
 }
 
 impl Cluster {
@@ -110,7 +129,7 @@ impl Cluster {
         change(&mut config);
         let server = Server::start(store, config).await.unwrap();
         let client = Client::from_service(server.as_user(UserInfo::new("admin", ["system:masters"])));
-        Cluster { client, clock, ids }
+        Cluster { client, clock, ids, options: ControllerOptions::default(), elsewhere: Elsewhere::default(), server }
     }
 
     /// Starts these loops.
@@ -121,6 +140,7 @@ impl Cluster {
     /// Starts these loops; after so many writes the world is as if they had died.
     pub fn run_until(&self, names: &[&str], last_write: usize) -> Running {
         let road = Arc::new(Road {
+            elsewhere: Arc::clone(&self.elsewhere),
             client: self.client.clone(),
             requests: AtomicUsize::new(0),
             writes: AtomicUsize::new(0),
@@ -141,7 +161,12 @@ impl Cluster {
     }
 
     fn context(&self, client: Client, stop: Stop) -> ControllerContext {
-        crate::context(client, Arc::new(self.clock.clone()), self.ids.clone(), stop)
+        ControllerContext::new(client, Arc::new(self.clock.clone()), self.ids.clone(), stop, self.options.clone())
+    }
+
+    /// Somebody else's client.
+    pub fn as_user(&self, name: &str, groups: &[&str]) -> Client {
+        Client::from_service(self.server.as_user(UserInfo::new(name, groups.iter().copied())))
     }
 
     /// Waits until something is so, moving the clock on by little steps.

@@ -220,6 +220,7 @@ async fn topology_hints_and_their_events() {
         .await;
     node(&cluster, "n2", "z2").await;
     pod(&cluster, "p5", "web", "n2", "10.9.0.5", true).await;
+    pod(&cluster, "p6", "web", "n2", "10.9.0.6", true).await;
     let zones = || async {
         let mut zones = BTreeMap::<String, usize>::new();
         for endpoint in slices(&cluster, "web").await.into_iter().flat_map(|slice| slice.endpoints.unwrap()) {
@@ -228,8 +229,9 @@ async fn topology_hints_and_their_events() {
         }
         Some(zones)
     };
-    let found = cluster.until("hints", || async { zones().await.filter(|zones| zones.len() == 2) }).await;
-    assert!(found.values().all(|&count| count >= 2), "both zones have as many CPUs: {found:?}");
+    let found =
+        cluster.until("hints", || async { zones().await.filter(|zones| zones.values().sum::<usize>() == 6) }).await;
+    assert!(found.values().all(|&count| count == 3), "both zones have as many CPUs: {found:?}");
     cluster
         .event(
             "default",
