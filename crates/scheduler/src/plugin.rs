@@ -8,6 +8,9 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use capstan_client::{BoxFuture, Client};
+use capstan_clock::SharedClock;
+
 use crate::{
     cache::{Cache, Slot},
     event::{ClusterEvent, EventObject},
@@ -141,6 +144,15 @@ pub fn normalize_by_max(scores: &mut [i64], reverse: bool) {
     }
 }
 
+/// What there is to work with before a pod is bound.
+#[derive(Clone, Debug)]
+pub struct BindContext {
+    /// The server.
+    pub client: Client,
+    /// The time.
+    pub clock: SharedClock,
+}
+
 /// How many nodes are looked at when room is to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PreemptionArgs {
@@ -221,6 +233,16 @@ pub trait Plugin: fmt::Debug + Send + Sync + 'static {
 
     /// Gives back what was set aside. Called whether [`reserve`](Self::reserve) was or not.
     fn unreserve(&self, _pod: &PodInfo, _node: &str) {}
+
+    /// Does what must be done before a pod is bound. The only phase that may take its time and ask others.
+    fn pre_bind<'a>(
+        &'a self,
+        _context: &'a BindContext,
+        _pod: &'a Arc<PodInfo>,
+        _node: &'a str,
+    ) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 
     /// Whether a pod may go to its node now.
     fn permit(&self, _cycle: Cycle<'_>, _node: &NodeInfo) -> Permit {

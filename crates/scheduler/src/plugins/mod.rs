@@ -1,5 +1,7 @@
 //! The plugins that are on unless a configuration says otherwise, in upstream's order and with its weights.
 
+mod args;
+mod dynamic_resources;
 mod image_locality;
 mod inter_pod;
 mod nodes;
@@ -9,6 +11,8 @@ mod spread;
 
 use std::sync::Arc;
 
+pub(crate) use args::FACTORIES;
+pub use dynamic_resources::DynamicResources;
 pub use image_locality::ImageLocality;
 pub use inter_pod::InterPodAffinity;
 pub use nodes::{
@@ -34,6 +38,7 @@ pub fn defaults() -> Vec<(Arc<dyn Plugin>, i64)> {
         (Arc::new(NodeResourcesFit::default()), 1),
         (Arc::new(PodTopologySpread::default()), 2),
         (Arc::new(InterPodAffinity::default()), 2),
+        (Arc::new(DynamicResources), 2),
         (Arc::new(DefaultPreemption::default()), 0),
         (Arc::new(NodeResourcesBalancedAllocation::default()), 1),
         (Arc::new(ImageLocality), 1),

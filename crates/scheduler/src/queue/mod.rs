@@ -11,7 +11,7 @@ mod pods;
 mod tests;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -23,6 +23,7 @@ use crate::{
     plugin::{Point, QueueingHint},
     pod_info::PodInfo,
     profile::Profile,
+    status::Status,
 };
 use pods::{Order, Place};
 pub use pods::{QueuedPod, Sizes};
@@ -36,6 +37,9 @@ pub const MAX_IN_UNSCHEDULABLE: Duration = Duration::from_secs(5 * 60);
 /// How many events are remembered for pods that are being looked at. When there are more, those pods are tried again
 /// as if something that may help had happened.
 const MAX_IN_FLIGHT_EVENTS: usize = 1 << 14;
+
+/// What is said of a pod that is kept back while others are being evicted for it.
+const HELD: &str = "waiting for the preemption for this pod to be finished";
 
 /// Whether and when a pod is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,6 +63,8 @@ pub struct SchedulingQueue {
     in_flight: HashMap<Arc<str>, u64>,
     events: VecDeque<(ClusterEvent, EventObject)>,
     events_end: u64,
+    /// Pods that are kept back while others are being evicted for them.
+    held: HashSet<Arc<str>>,
     cycle: u64,
     next_sequence: u64,
     /// Pods came in, by where from and where to: `scheduler_queue_incoming_pods_total`.
@@ -80,6 +86,7 @@ impl SchedulingQueue {
             in_flight: HashMap::new(),
             events: VecDeque::new(),
             events_end: 0,
+            held: HashSet::new(),
             cycle: 0,
             next_sequence: 0,
             incoming: BTreeMap::new(),
@@ -261,6 +268,20 @@ impl SchedulingQueue {
         }
     }
 
+    /// Keeps a pod back while others are being evicted for it.
+    pub fn hold(&mut self, uid: &Arc<str>) {
+        self.held.insert(Arc::clone(uid));
+    }
+
+    /// Those who were in the way of a pod have been told to go. If something has happened meanwhile that may help, the
+    /// pod is tried again.
+    pub fn release(&mut self, uid: &str) {
+        self.held.remove(uid);
+        if self.pods.get(uid).is_some_and(|queued| queued.gated && queued.gate == HELD) {
+            self.activate(uid);
+        }
+    }
+
     /// Moves on those whose time has come. Gives when the next is due.
     pub fn flush(&mut self, now: Moment) -> Option<Moment> {
         while let Some((at, order)) = self.backoff.keys().next()
@@ -347,6 +368,8 @@ impl SchedulingQueue {
             let mut plugins = profile.at(Point::PreEnqueue);
             plugins.find_map(|(plugin, _)| plugin.pre_enqueue(&queued.pod).err().map(|status| (plugin.name(), status)))
         });
+        let held = || ("DefaultPreemption", Status::unresolvable(HELD));
+        let refused = refused.or_else(|| self.held.contains(&queued.pod.uid).then(held));
         queued.gated = refused.is_some();
         match refused {
             Some((plugin, status)) => {

@@ -3,7 +3,8 @@
 use super::check;
 
 /// What follows every refusal that evicting would not mend.
-const USELESS: &str = "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.";
+const USELESS: &str =
+    "no new claims to deallocate, preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.";
 
 #[track_caller]
 fn refused(lines: &str, pod: &str, reason: &str) {
@@ -17,7 +18,7 @@ fn resources() {
     refused("node a cpu=1 mem=1Gi", "p cpu=1001m", "Insufficient cpu");
     refused("node a", "p mem=1", "Insufficient memory");
     refused("node a gpu=1", "p gpu=2", "Insufficient example.com/gpu");
-    let none = "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.";
+    let none = "no new claims to deallocate, preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.";
     check(
         "node a cpu=1 pods=1\npod x on=a cpu=1",
         "p cpu=1",
@@ -59,7 +60,7 @@ fn nodes() {
         "node a\nnode b",
         &required("{matchFields: [{key: metadata.name, operator: In, values: [x]}]}"),
         "0/2 nodes are available: 2 node(s) didn't satisfy plugin(s) [NodeAffinity]. \
-         preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.",
+         no new claims to deallocate, preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.",
     );
     check(
         "node a",
@@ -78,7 +79,7 @@ fn nodes() {
     check(
         "node a\npod x on=a port=80",
         "p port=80",
-        "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports. preemption: 0/1 nodes \
+        "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports. no new claims to deallocate, preemption: 0/1 nodes \
          are available: 1 No preemption victims found for incoming pod.",
     );
     check("node a\npod x on=a port=80", "p port=81", "a*");
@@ -101,13 +102,13 @@ fn pods_nearby() {
     check(
         "node a\npod x on=a far:app=web@host",
         "p label:app=web",
-        "0/1 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules. preemption: 0/1 nodes are \
+        "0/1 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules. no new claims to deallocate, preemption: 0/1 nodes are \
          available: 1 No preemption victims found for incoming pod.",
     );
     check(
         "node a\npod x on=a label:app=web",
         "p far:app=web@host",
-        "0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules. preemption: 0/1 nodes are available: \
+        "0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules. no new claims to deallocate, preemption: 0/1 nodes are available: \
          1 No preemption victims found for incoming pod.",
     );
     check("node a\npod x on=a ns=other label:app=web", "p far:app=web@host", "a*");
@@ -166,7 +167,7 @@ fn spread() {
         "node a zone=1\npod x on=a label:app=web",
         "p label:app=web yaml:topologySpreadConstraints: [{maxSkew: 1, minDomains: 2, topologyKey: \
          topology.kubernetes.io/zone, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: web}}}]",
-        "0/1 nodes are available: 1 node(s) didn't match pod topology spread constraints. preemption: 0/1 nodes are \
+        "0/1 nodes are available: 1 node(s) didn't match pod topology spread constraints. no new claims to deallocate, preemption: 0/1 nodes are \
          available: 1 No preemption victims found for incoming pod.",
     );
 }
@@ -185,8 +186,16 @@ fn preemption() {
     // No more than needed: the less important alone.
     check(full, "p cpu=500m prio=5", &format!("{refused} => a without x (0)"));
     check(full, "p cpu=300m prio=2", &format!("{refused} => a without x (0)"));
-    check(full, "p cpu=1 prio=2", &format!("{refused} preemption: 0/1 nodes are available: 1 Insufficient cpu."));
-    check(full, "p cpu=1 prio=5 never", &format!("{refused} preemption: not eligible due to preemptionPolicy=Never."));
+    check(
+        full,
+        "p cpu=1 prio=2",
+        &format!("{refused} no new claims to deallocate, preemption: 0/1 nodes are available: 1 Insufficient cpu."),
+    );
+    check(
+        full,
+        "p cpu=1 prio=5 never",
+        &format!("{refused} no new claims to deallocate, preemption: not eligible due to preemptionPolicy=Never."),
+    );
     let two = |a: &str, b: &str| format!("node a cpu=1\nnode b cpu=1\npod x on=a cpu=1 {a}\npod y on=b cpu=1 {b}");
     let refused = "0/2 nodes are available: 2 Insufficient cpu.";
     check(&two("prio=3", "prio=1"), "p cpu=1 prio=5", &format!("{refused} => b without y (0)"));

@@ -1,0 +1,378 @@
+//! One pod: the decision, and what follows from it.
+
+use std::sync::Arc;
+
+use capstan_clock::Moment;
+use capstan_runtime::EventType;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::{Shared, State, api};
+use crate::{
+    cache::Slot,
+    core::{Outcome, Search},
+    event::{ActionType, ClusterEvent, EventObject, EventResource},
+    metrics::Attempt,
+    plugin::{Cycle, Permit, Point},
+    pod_info::PodInfo,
+    preemption::{Victims, displaced},
+    queue::QueuedPod,
+    status::{Diagnosis, Status},
+};
+
+/// Why a pod has no node.
+struct Refusal {
+    reason: &'static str,
+    message: String,
+    nomination: Option<String>,
+    unschedulable_plugins: Vec<&'static str>,
+    pending_plugins: Vec<&'static str>,
+}
+
+impl Refusal {
+    fn unschedulable(diagnosis: &Diagnosis, nomination: Option<String>) -> Self {
+        Refusal {
+            reason: "Unschedulable",
+            message: diagnosis.to_string(),
+            nomination,
+            unschedulable_plugins: diagnosis.unschedulable_plugins.clone(),
+            pending_plugins: diagnosis.pending_plugins.clone(),
+        }
+    }
+
+    fn error(message: String) -> Self {
+        Refusal {
+            reason: "SchedulerError",
+            message,
+            nomination: Some(String::new()),
+            unschedulable_plugins: Vec::new(),
+            pending_plugins: Vec::new(),
+        }
+    }
+
+    /// A node that was chosen was refused after all.
+    fn of_node(status: Status) -> Self {
+        if !status.is_rejected() {
+            return Refusal::error(status.message());
+        }
+        let mut diagnosis = Diagnosis { all_nodes: 1, ..Diagnosis::default() };
+        diagnosis.blame(&status);
+        diagnosis.statuses.push((Slot(0), Arc::new(status)));
+        Refusal::unschedulable(&diagnosis, Some(String::new()))
+    }
+}
+
+/// Looks at the next pod. When there is none, says when there may be one: at a time, or only when something happens.
+pub(super) async fn step(shared: &Arc<Shared>) -> Option<Option<Moment>> {
+    let permit = Arc::clone(&shared.in_flight).acquire_owned().await.ok()?;
+    let started = shared.clock.monotonic();
+    let (queued, at) = {
+        let mut state = shared.lock();
+        let due = state.queue.flush(started);
+        let Some(queued) = state.queue.pop() else { return Some(due) };
+        let skip = queued.pod.is_terminating() || state.core.cache.is_assumed(&queued.pod.uid);
+        let at = shared.profile_at(&queued.pod).filter(|_| !skip);
+        let Some(at) = at else {
+            state.queue.done(&queued.pod.uid);
+            return None;
+        };
+        (queued, at)
+    };
+    let profile = &shared.profiles[at];
+    let outcome = if shared.extenders.is_empty() {
+        shared.lock().core.schedule(profile, &queued.pod)
+    } else {
+        with_extenders(shared, at, &queued.pod).await
+    };
+    let took = shared.clock.monotonic().since(started);
+    shared.lock().metrics.algorithm(took);
+    match outcome {
+        Outcome::Placed { slot, .. } => place(shared, at, queued, slot, started, permit),
+        Outcome::Unschedulable { diagnosis, victims, nomination } => {
+            let refusal = Refusal::unschedulable(&diagnosis, nomination);
+            if profile.preemption().is_some() {
+                shared.lock().metrics.preemption(victims.as_ref().map(|victims| victims.pods.len()));
+            }
+            let victims = agreed(shared, &queued.pod, victims).await;
+            if let Some(victims) = victims {
+                preempt(shared, at, &queued.pod, victims);
+            }
+            refuse(shared, at, queued, refusal, started, Some(permit));
+        }
+        Outcome::NoNodes => {
+            let mut refusal = Refusal::error("no nodes available to schedule pods".to_owned());
+            refusal.reason = "Unschedulable";
+            refuse(shared, at, queued, refusal, started, Some(permit));
+        }
+        Outcome::Failed(status) => {
+            refuse(shared, at, queued, Refusal::error(status.message()), started, Some(permit));
+        }
+    }
+    None
+}
+
+/// Asks those outside this process too, without holding the lock meanwhile.
+async fn with_extenders(shared: &Arc<Shared>, at: usize, pod: &Arc<PodInfo>) -> Outcome {
+    let profile = &shared.profiles[at];
+    let found = shared.lock().core.find(profile, pod);
+    let mut search: Search = match found {
+        Ok(search) => search,
+        Err(outcome) => return outcome,
+    };
+    let nodes = |search: &Search| {
+        let state = shared.lock();
+        let all = search.feasible.iter().map(|slot| state.core.cache.node(*slot));
+        all.filter(|node| node.present).map(|node| (node.slot, Arc::clone(&node.node))).collect::<Vec<_>>()
+    };
+    let interested: Vec<_> = shared.extenders.iter().filter(|extender| extender.is_interested(pod)).collect();
+    for extender in &interested {
+        let candidates = nodes(&search);
+        if candidates.is_empty() {
+            break;
+        }
+        match extender.filter(pod, &candidates, &shared.clock).await {
+            Ok(answer) => {
+                search.feasible = answer.feasible;
+                if !answer.refused.is_empty() {
+                    search.diagnosis.unschedulable_plugins.push("Extender");
+                }
+                search.diagnosis.statuses.extend(answer.refused);
+            }
+            Err(_) if extender.is_ignorable() => {}
+            Err(error) => return Outcome::Failed(Status::error(error)),
+        }
+    }
+    let candidates = nodes(&search);
+    let mut extra = std::collections::HashMap::new();
+    for extender in &interested {
+        // One that does not answer has no say.
+        for (slot, score) in extender.prioritize(pod, &candidates, &shared.clock).await.unwrap_or_default() {
+            *extra.entry(slot).or_insert(0i64) += score;
+        }
+    }
+    shared.lock().core.choose(profile, pod, search, |slot| extra.get(&slot).copied().unwrap_or_default())
+}
+
+/// Whom to evict, if nobody objects who has a say in it.
+async fn agreed(shared: &Arc<Shared>, pod: &Arc<PodInfo>, victims: Option<Victims>) -> Option<Victims> {
+    let victims = victims?;
+    for extender in shared.extenders.iter().filter(|extender| extender.is_interested(pod)) {
+        let agrees = extender.agrees(pod, &victims, &shared.clock).await;
+        if !agrees.unwrap_or_else(|_| extender.is_ignorable()) {
+            return None;
+        }
+    }
+    Some(victims)
+}
+
+/// Sets the node's place aside, and begins to bind the pod.
+fn place(
+    shared: &Arc<Shared>,
+    at: usize,
+    queued: QueuedPod,
+    slot: Slot,
+    started: Moment,
+    permit: OwnedSemaphorePermit,
+) {
+    let profile = &shared.profiles[at];
+    let pod = Arc::clone(&queued.pod);
+    let mut state = shared.lock();
+    let node = state.core.cache.node(slot);
+    let name = node.name().to_owned();
+    let cycle = Cycle { pod: &pod, cache: &state.core.cache };
+    let mut wait = None;
+    let mut reserved = profile.at(Point::Reserve);
+    let refused = reserved.find_map(|(plugin, _)| plugin.reserve(cycle, node).err().map(|s| s.by(plugin.name())));
+    let refused = refused.or_else(|| {
+        profile.at(Point::Permit).find_map(|(plugin, _)| match plugin.permit(cycle, node) {
+            Permit::Allow => None,
+            Permit::Wait(most) => {
+                wait = wait.max(Some(most));
+                None
+            }
+            Permit::Reject(status) => Some(status.by(plugin.name())),
+        })
+    });
+    if let Some(status) = refused {
+        profile.at(Point::Reserve).for_each(|(plugin, _)| plugin.unreserve(&pod, &name));
+        drop(state);
+        return refuse(shared, at, queued, Refusal::of_node(status), started, Some(permit));
+    }
+    state.core.cache.assume(&pod, slot);
+    state.core.nominator.remove(&pod.uid);
+    if wait.is_none() {
+        state.queue.done(&pod.uid);
+    }
+    drop(state);
+    let shared = Arc::clone(shared);
+    tokio::spawn(async move {
+        let bound = bind(&shared, at, &pod, &name, wait.map(|most| started.plus(most))).await;
+        let profile = &shared.profiles[at];
+        match bound {
+            Ok(()) => {
+                let note = format!("Successfully assigned {}/{} to {name}", pod.namespace(), pod.name());
+                let recorder = &shared.recorders[at];
+                recorder.eventf(&api::reference(&pod), None, EventType::Normal, "Scheduled", "Binding", note);
+                let mut state = shared.lock();
+                state.queue.done(&pod.uid);
+                state.metrics.scheduled(queued.attempts);
+                let took = shared.clock.monotonic().since(started);
+                state.metrics.attempt(Attempt::Scheduled, &profile.scheduler_name, took);
+                drop(permit);
+            }
+            Err(refusal) => {
+                profile.at(Point::Reserve).for_each(|(plugin, _)| plugin.unreserve(&pod, &name));
+                let mut state = shared.lock();
+                if state.core.cache.forget(&pod.uid) {
+                    let mut copy = (*pod.pod).clone();
+                    copy.spec.get_or_insert_default().node_name = Some(name);
+                    let event = ClusterEvent::new(EventResource::Pod, ActionType::DELETE);
+                    let object = EventObject::Pod(Some(Arc::new(PodInfo::new(Arc::new(copy)))), None);
+                    state.queue.notify(event, &object, shared.clock.monotonic(), |other| other.uid != pod.uid);
+                }
+                drop(state);
+                refuse(&shared, at, queued, refusal, started, Some(permit));
+                shared.wake.notify_one();
+            }
+        }
+        shared.wake.notify_one();
+    });
+}
+
+/// How often it is asked again whether a pod that waits may go to its node.
+const PERMIT_PERIOD: std::time::Duration = std::time::Duration::from_millis(100);
+
+async fn bind(
+    shared: &Arc<Shared>,
+    at: usize,
+    pod: &Arc<PodInfo>,
+    node: &str,
+    wait_until: Option<Moment>,
+) -> Result<(), Refusal> {
+    let profile = &shared.profiles[at];
+    if let Some(until) = wait_until {
+        wait_for_permit(shared, at, pod, node, until).await?;
+        shared.lock().queue.done(&pod.uid);
+    }
+    let context = crate::plugin::BindContext { client: shared.client.clone(), clock: Arc::clone(&shared.clock) };
+    for (plugin, _) in profile.at(Point::PreBind) {
+        let done = plugin.pre_bind(&context, pod, node).await;
+        done.map_err(|status| match status.is_rejected() {
+            true => Refusal::of_node(status.by(plugin.name())),
+            false => Refusal::error(format!("running PreBind plugin \"{}\": {status}", plugin.name())),
+        })?;
+    }
+    let binder = shared.extenders.iter().find(|extender| extender.is_binder() && extender.is_interested(pod));
+    if let Some(extender) = binder {
+        match extender.bind(pod, node, &shared.clock).await {
+            Err(_) if extender.is_ignorable() => {}
+            other => return other.map_err(Refusal::error),
+        }
+    }
+    let bound = api::bind(&shared.client, pod, node).await;
+    bound.map_err(|error| Refusal::error(format!("running Bind plugin \"DefaultBinder\": {error}")))
+}
+
+async fn wait_for_permit(
+    shared: &Arc<Shared>,
+    at: usize,
+    pod: &Arc<PodInfo>,
+    node: &str,
+    until: Moment,
+) -> Result<(), Refusal> {
+    loop {
+        let mut waits = "";
+        {
+            let state = shared.lock();
+            let Some(node) = state.core.cache.find(node) else {
+                return Err(Refusal::error(format!("node \"{node}\" not found")));
+            };
+            for (plugin, _) in shared.profiles[at].at(Point::Permit) {
+                match plugin.permit(Cycle { pod, cache: &state.core.cache }, node) {
+                    Permit::Allow => {}
+                    Permit::Wait(_) => waits = plugin.name(),
+                    Permit::Reject(status) => return Err(Refusal::of_node(status.by(plugin.name()))),
+                }
+            }
+        }
+        if waits.is_empty() {
+            return Ok(());
+        }
+        if shared.clock.monotonic() >= until {
+            let message = format!("rejected due to timeout after waiting at plugin {waits}");
+            return Err(Refusal::of_node(Status::unschedulable(message).by(waits)));
+        }
+        shared.clock.sleep(PERMIT_PERIOD).await;
+    }
+}
+
+/// Puts a pod back into the queue, and tells why.
+fn refuse(
+    shared: &Arc<Shared>,
+    at: usize,
+    mut queued: QueuedPod,
+    refusal: Refusal,
+    started: Moment,
+    permit: Option<OwnedSemaphorePermit>,
+) {
+    let now = shared.clock.monotonic();
+    let mut state = shared.lock();
+    let result = if refusal.reason == "Unschedulable" { Attempt::Unschedulable } else { Attempt::Error };
+    state.metrics.attempt(result, &shared.profiles[at].scheduler_name, now.since(started));
+    // The pod may have changed meanwhile, or be gone; or somebody else has bound it.
+    let Some(pod) = state.pending.get(&queued.pod.uid).cloned() else {
+        return state.queue.done(&queued.pod.uid);
+    };
+    queued.pod = Arc::clone(&pod);
+    queued.unschedulable_plugins = refusal.unschedulable_plugins;
+    queued.pending_plugins = refusal.pending_plugins;
+    state.queue.add_unschedulable(queued, now);
+    if let Some(node) = &refusal.nomination {
+        state.core.nominator.nominate(&pod, node);
+    }
+    drop(state);
+    let note = api::truncated(&refusal.message);
+    let recorder = &shared.recorders[at];
+    recorder.eventf(&api::reference(&pod), None, EventType::Warning, "FailedScheduling", "Scheduling", note);
+    let shared = Arc::clone(shared);
+    tokio::spawn(async move {
+        let said = (refusal.reason, refusal.message.as_str());
+        let nomination = refusal.nomination.as_deref();
+        // What cannot be written now is written when the pod is refused the next time.
+        let _ = api::write_refusal(&shared.client, &pod, said, nomination, shared.clock.now()).await;
+        drop(permit);
+        shared.wake.notify_one();
+    });
+}
+
+/// Evicts those who are in the way. Until that is done the pod is kept back.
+fn preempt(shared: &Arc<Shared>, at: usize, pod: &Arc<PodInfo>, victims: Victims) {
+    let mut state: std::sync::MutexGuard<'_, State> = shared.lock();
+    state.queue.hold(&pod.uid);
+    let others = displaced(&state.core.nominator, &victims.node, pod);
+    for other in &others {
+        state.core.nominator.remove(&other.uid);
+    }
+    drop(state);
+    let (shared, pod) = (Arc::clone(shared), Arc::clone(pod));
+    tokio::spawn(async move {
+        let mut failed = false;
+        for other in &others {
+            failed |= api::clear_nomination(&shared.client, other).await.is_err();
+        }
+        for victim in victims.pods.iter().filter(|victim| !victim.is_terminating()) {
+            let recorder = &shared.recorders[at];
+            let now = shared.clock.now();
+            if api::evict(&shared.client, recorder, victim, &pod, &victims.node, now).await.is_err() {
+                failed = true;
+                break;
+            }
+        }
+        let mut state = shared.lock();
+        state.queue.release(&pod.uid);
+        if failed {
+            state.queue.activate(&pod.uid);
+        }
+        drop(state);
+        shared.wake.notify_one();
+    });
+}
