@@ -72,8 +72,7 @@ pub fn resource(
     };
     let (kind, resource) = selector.resource.split_once('.').unwrap_or_default();
     let resources = container.resources.as_ref();
-    let (requests, limits) =
-        (resources.and_then(|r| r.requests.as_ref()), resources.and_then(|r| r.limits.as_ref()));
+    let (requests, limits) = (resources.and_then(|r| r.requests.as_ref()), resources.and_then(|r| r.limits.as_ref()));
     let get = |map: Option<&std::collections::BTreeMap<_, _>>| map.and_then(|map| map.get(resource)).map(quantity);
     let value = match kind {
         "limits" => get(limits).filter(|q| !q.is_zero()),

@@ -88,10 +88,7 @@ pub fn environment(
                         Some(value) => value,
                         None if optional => continue,
                         None => {
-                            return Err(format!(
-                                "couldn't find key {} in ConfigMap {namespace}/{}",
-                                key.key, key.name
-                            ));
+                            return Err(format!("couldn't find key {} in ConfigMap {namespace}/{}", key.key, key.name));
                         }
                     }
                 } else if let Some(key) = &source.secret_key_ref {
@@ -227,9 +224,10 @@ mod tests {
     }
 
     fn check(container: Value, expected: Result<&[&str], &str>) {
-        let pod: Pod = serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "ns", "labels": {"a": "b"}},
+        let pod: Pod =
+            serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "ns", "labels": {"a": "b"}},
             "spec": {"containers": [], "nodeName": "n", "enableServiceLinks": true}}))
-        .unwrap();
+            .unwrap();
         let container: Container = serde_json::from_value(container).unwrap();
         let map = json!({"data": {"k": "v", "other": "w"}});
         let secret = json!({"data": {"password": "c2VjcmV0"}});

@@ -7,6 +7,8 @@ pub mod downward;
 pub mod env;
 pub mod lifecycle;
 pub mod logs;
+pub mod metrics;
+pub mod node;
 pub mod qos;
 pub mod runtime;
 #[cfg(test)]

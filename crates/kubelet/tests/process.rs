@@ -166,7 +166,8 @@ async fn commands_run_inside() {
     let missing = world.runtime.exec_sync(&id, &["nope".to_owned()], Duration::from_secs(5)).await.unwrap();
     assert_eq!(missing.0.code, 127);
 
-    let config = ExecConfig { command: sh("cat; echo oops >&2; exit 5"), stdin: true, stdout: true, stderr: true, tty: false };
+    let config =
+        ExecConfig { command: sh("cat; echo oops >&2; exit 5"), stdin: true, stdout: true, stderr: true, tty: false };
     let Streaming::Session(mut session) = world.runtime.exec(&id, &config).await.unwrap() else { panic!() };
     let mut stdin = session.stdin.take().unwrap();
     stdin.write_all(b"typed").await.unwrap();
@@ -176,7 +177,8 @@ async fn commands_run_inside() {
     session.stderr.as_mut().unwrap().read_to_string(&mut err).await.unwrap();
     assert_eq!((out.as_str(), err.as_str(), session.exit.await.unwrap().code), ("typed", "oops\n", 5));
 
-    let config = ExecConfig { command: sh("read size; stty size; tty"), stdin: true, stdout: true, tty: true, stderr: false };
+    let config =
+        ExecConfig { command: sh("read size; stty size; tty"), stdin: true, stdout: true, tty: true, stderr: false };
     let Streaming::Session(mut session) = world.runtime.exec(&id, &config).await.unwrap() else { panic!() };
     let resize = session.resize.take().unwrap();
     resize.send(TerminalSize { width: 123, height: 45 }).await.unwrap();
@@ -194,7 +196,11 @@ async fn commands_run_inside() {
 #[tokio::test]
 async fn who_is_attached_sees_and_types() {
     let Some(world) = World::new("attach").await else { return };
-    let config = ContainerConfig { stdin: true, stdin_once: true, ..script("while read line; do echo got $line; done; echo over") };
+    let config = ContainerConfig {
+        stdin: true,
+        stdin_once: true,
+        ..script("while read line; do echo got $line; done; echo over")
+    };
     let id = world.start(config).await;
     let config = ExecConfig { stdin: true, stdout: true, stderr: true, ..ExecConfig::default() };
     let Streaming::Session(mut session) = world.runtime.attach(&id, &config).await.unwrap() else { panic!() };

@@ -194,6 +194,8 @@ pub struct ContainerStats {
     pub name: String,
     /// Processor time since it began, in nanoseconds.
     pub cpu_nanos: u64,
+    /// Thousand-millionths of a processor that it uses now; 0 when the runtime doesn't say, and then it is computed.
+    pub cpu_nano_cores: u64,
     /// Memory that can't be had back, in bytes.
     pub memory_bytes: u64,
     /// When this was measured.

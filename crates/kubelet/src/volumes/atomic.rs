@@ -71,7 +71,8 @@ pub fn write(dir: &Path, payload: &Payload, group: Option<u32>, now: Timestamp, 
     symlink(&new, &temporary)?;
     fs::rename(&temporary, dir.join(DATA))?;
 
-    let tops: BTreeSet<_> = payload.keys().filter_map(|path| path.components().next()).map(PathBuf::from_component).collect();
+    let tops: BTreeSet<_> =
+        payload.keys().filter_map(|path| path.components().next()).map(PathBuf::from_component).collect();
     for top in &tops {
         if fs::symlink_metadata(dir.join(top)).is_err() {
             symlink(Path::new(DATA).join(top), dir.join(top))?;

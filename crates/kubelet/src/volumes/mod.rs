@@ -138,7 +138,9 @@ impl Volumes {
             host_path(Path::new(&local.path), "")?;
             return Ok(PathBuf::from(&local.path));
         }
-        Err(format!("persistentvolume \"{name}\" is not on local storage: this node has only hostPath and local volumes"))
+        Err(format!(
+            "persistentvolume \"{name}\" is not on local storage: this node has only hostPath and local volumes"
+        ))
     }
 
     /// Takes the pod's files away; what is on a file system of its own first.
@@ -211,7 +213,10 @@ pub fn mounts(
         if !sub.is_empty() {
             let sub = Path::new(&sub);
             if !sub.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
-                return Err(format!("failed to prepare subPath for volumeMount \"{}\" of container \"{}\"", mount.name, container.name));
+                return Err(format!(
+                    "failed to prepare subPath for volumeMount \"{}\" of container \"{}\"",
+                    mount.name, container.name
+                ));
             }
             path = path.join(sub);
             if !path.exists() && !volume.read_only {

@@ -87,7 +87,7 @@ impl Volumes {
         let mut data: BTreeMap<String, Vec<u8>> =
             map.data.into_iter().flatten().map(|(key, value)| (key, value.into_bytes())).collect();
         data.extend(map.binary_data.into_iter().flatten().map(|(key, value)| (key, value.0)));
-        project("configmap", data, items, optional, mode, all)
+        project("config", data, items, optional, mode, all)
     }
 
     async fn secret(
@@ -140,9 +140,10 @@ impl Volumes {
         let answer = accounts.create_subresource(account, "token", &request).await.map_err(|error| fetch(&error))?;
         let answer: TokenRequest = serde_json::from_slice(&answer).map_err(|error| fetch(&error))?;
         let status = answer.status.ok_or_else(|| fetch(&"no status"))?;
-        let refresh = refresh_at(now, status.expiration_timestamp.0);
-        self.tokens.insert(key, (status.token.clone(), refresh));
-        Ok(status.token)
+        let expires = status.expiration_timestamp.map_or_else(|| plus(now, Duration::from_secs(3600)), |time| time.0);
+        let token = status.token.ok_or_else(|| fetch(&"no token"))?;
+        self.tokens.insert(key, (token.clone(), refresh_at(now, expires)));
+        Ok(token)
     }
 }
 
@@ -183,10 +184,7 @@ fn project(
                 all.insert(PathBuf::from(&item.path), file(data, item.mode.unwrap_or(mode)));
             }
             None if optional => {}
-            None => return Err(format!("{kind} references non-existent {kind} key: {}", item.key).replace(
-                "configmap key",
-                "config key",
-            )),
+            None => return Err(format!("references non-existent {kind} key: {}", item.key)),
         }
     }
     Ok(())

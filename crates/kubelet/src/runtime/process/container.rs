@@ -282,7 +282,7 @@ impl Container {
         let pid = Some(self.pid.load(Ordering::Acquire)).filter(|pid| *pid != 0 && self.exit.borrow().is_none())?;
         let (cpu_nanos, memory_bytes) = self.group.usage().or_else(|| process_usage(pid))?;
         let (pod_uid, name) = (self.pod_uid.clone(), self.name.clone());
-        Some(ContainerStats { pod_uid, name, cpu_nanos, memory_bytes, at: Some(now) })
+        Some(ContainerStats { pod_uid, name, cpu_nanos, cpu_nano_cores: 0, memory_bytes, at: Some(now) })
     }
 
     fn exec_command(&self, shim: &Path, argv: &[String], tty: bool, ids: &SharedIds) -> Result<Command, RuntimeError> {

@@ -99,20 +99,9 @@ impl Process {
             }
         }
         let cgroups = Cgroups::find(Path::new("/sys/fs/cgroup"));
-        let settings = Settings {
-            root: root.canonicalize()?,
-            shim: shim.to_owned(),
-            host_ips,
-            cgroups,
-            namespaces,
-            clock,
-            ids,
-        };
-        Ok(Process {
-            settings: Arc::new(settings),
-            containers: Mutex::default(),
-            sandboxes: Mutex::default(),
-        })
+        let settings =
+            Settings { root: root.canonicalize()?, shim: shim.to_owned(), host_ips, cgroups, namespaces, clock, ids };
+        Ok(Process { settings: Arc::new(settings), containers: Mutex::default(), sandboxes: Mutex::default() })
     }
 
     fn containers_by_id(&self) -> MutexGuard<'_, HashMap<String, Arc<Container>>> {

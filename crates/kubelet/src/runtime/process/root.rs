@@ -29,11 +29,8 @@ pub(super) fn enter(spec: &Spec) -> Result<(), String> {
     for name in ["root", "upper", "work"] {
         make(&spec.dir.join(name))?;
     }
-    let layers = format!(
-        "lowerdir=/,upperdir={},workdir={}",
-        spec.dir.join("upper").display(),
-        spec.dir.join("work").display()
-    );
+    let layers =
+        format!("lowerdir=/,upperdir={},workdir={}", spec.dir.join("upper").display(), spec.dir.join("work").display());
     let extra = if spec.namespaces.user { ",userxattr" } else { "" };
     let data = std::ffi::CString::new(layers + extra).map_err(|error| error.to_string())?;
     step("overlay of the node's files", mount("overlay", &root, "overlay", MountFlags::empty(), Some(&*data)))?;

@@ -1,0 +1,487 @@
+//! One pod on a real runtime: does what the pod's [`Lifecycle`] asks for, and tells it what came of it.
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+
+use capstan_clock::Timestamp;
+use k8s_openapi::api::core::v1::{LifecycleHandler, Pod};
+use tokio::sync::{mpsc, watch};
+
+use super::{
+    probe::Target,
+    publish::Publisher,
+    shared::{ContainerHandle, PodHandle, Shared},
+    start::{Start, Started},
+};
+use crate::{
+    lifecycle::{Action, Exit, Input, Lifecycle, MINIMUM_GRACE, Outcome, Role, since},
+    logs,
+    runtime::SandboxConfig,
+    volumes::{Prepared, Volumes},
+};
+
+/// How many answers may wait for the machine: whoever has more waits.
+const MAX_INPUTS: usize = 64;
+/// The most of a container's last words that are kept.
+const MAX_TERMINATION_MESSAGE: usize = 4096;
+/// The most that is taken from the log in their place.
+const MAX_MESSAGE_FROM_LOG: (usize, usize) = (80, 2048);
+
+/// What is wanted of a pod.
+#[derive(Clone, Debug)]
+pub(super) struct Desired {
+    pub(super) pod: Arc<Pod>,
+    /// The object is gone: nobody will read a status.
+    pub(super) gone: bool,
+    /// The node gives it up: reason, message, grace period, and whether this is a disruption.
+    pub(super) fail: Option<(String, String, Option<Duration>, bool)>,
+}
+
+/// A container as the worker knows it.
+#[derive(Clone, Debug)]
+struct Instance {
+    id: String,
+    attempt: u32,
+    running: bool,
+    message_file: PathBuf,
+}
+
+/// What an answer tells besides its input.
+enum Report {
+    Input(Input),
+    Sandbox(Result<(String, Vec<String>), String>, SandboxConfig),
+    Volumes(Box<Volumes>, Result<BTreeMap<String, Prepared>, String>),
+    Started(usize, u32, Result<Started, crate::lifecycle::StartFailure>),
+}
+
+pub(super) struct Worker {
+    shared: Arc<Shared>,
+    life: Lifecycle,
+    desired: watch::Receiver<Desired>,
+    reports: mpsc::Sender<Report>,
+    publisher: Publisher,
+    sandbox: Option<(String, SandboxConfig)>,
+    sandboxes: u32,
+    volumes: Option<Box<Volumes>>,
+    prepared: BTreeMap<String, Prepared>,
+    instances: BTreeMap<usize, Instance>,
+    failed: bool,
+    next_sync: Timestamp,
+}
+
+impl Worker {
+    /// Lives as long as the pod is on this node; ends when its object is gone, or the node ends.
+    pub(super) async fn run(shared: Arc<Shared>, desired: watch::Receiver<Desired>) {
+        let pod = desired.borrow().pod.clone();
+        let now = shared.clock.now();
+        let life = Lifecycle::new(pod.clone(), shared.host_ips.clone(), now);
+        let (reports, mut inbox) = mpsc::channel(MAX_INPUTS);
+        let uid = pod.metadata.uid.clone().unwrap_or_default();
+        let dir = shared.pod_dir(&uid);
+        let volumes = Volumes::new(shared.client.clone(), shared.clock.clone(), shared.ids.clone(), dir);
+        let publisher = Publisher::new(&shared, &pod);
+        let next_sync = crate::lifecycle::plus(now, shared.sync_frequency);
+        let mut worker = Worker {
+            shared: shared.clone(),
+            life,
+            desired,
+            reports,
+            publisher,
+            sandbox: None,
+            sandboxes: 0,
+            volumes: Some(Box::new(volumes)),
+            prepared: BTreeMap::new(),
+            instances: BTreeMap::new(),
+            failed: false,
+            next_sync,
+        };
+        while worker.turn(&mut inbox).await {}
+        worker.clean_up().await;
+        shared.pods().remove(&uid);
+    }
+
+    /// One turn: what is to be done is begun, the status goes out, then it waits. False when all is over.
+    async fn turn(&mut self, inbox: &mut mpsc::Receiver<Report>) -> bool {
+        self.look();
+        let now = self.shared.clock.now();
+        for action in self.life.next(now) {
+            self.act(action);
+        }
+        let now = self.shared.clock.now();
+        self.resync(now);
+        self.publish(now);
+        let desired = self.desired.borrow().clone();
+        if self.life.finished() && (desired.gone || desired.pod.metadata.deletion_timestamp.is_some()) {
+            // The object goes only when nothing of the pod is left, and after its last status.
+            if !desired.gone {
+                self.publisher.settle().await;
+                self.publisher.delete().await;
+            }
+            return false;
+        }
+        let wake = [self.life.deadline(), self.needs_sync().then_some(self.next_sync)].into_iter().flatten().min();
+        let clock = self.shared.clock.clone();
+        let sleep = async {
+            match wake {
+                Some(at) => clock.sleep(since(at, now)).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            report = inbox.recv() => {
+                if let Some(report) = report {
+                    self.hear(report);
+                }
+            }
+            changed = self.desired.changed() => return changed.is_ok(),
+            () = sleep => {}
+        }
+        true
+    }
+
+    /// Takes in what is wanted.
+    fn look(&mut self) {
+        let desired = self.desired.borrow_and_update().clone();
+        let now = self.shared.clock.now();
+        if desired.gone && desired.pod.metadata.deletion_timestamp.is_none() {
+            // Removed by force: the containers must go all the same.
+            let mut pod = (*desired.pod).clone();
+            pod.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now));
+            self.life.update(Arc::new(pod));
+        } else if !Arc::ptr_eq(self.life.pod(), &desired.pod) && !desired.gone {
+            self.life.update(desired.pod.clone());
+        }
+        if let Some((reason, message, grace, disruption)) = desired.fail.filter(|_| !self.failed) {
+            self.failed = true;
+            if disruption {
+                self.life.disrupt("TerminationByKubelet", &message, now);
+            }
+            self.life.fail(&reason, &message, grace, now);
+        }
+    }
+
+    fn hear(&mut self, report: Report) {
+        let now = self.shared.clock.now();
+        let input = match report {
+            Report::Input(input) => input,
+            Report::Volumes(volumes, result) => {
+                self.volumes = Some(volumes);
+                match result {
+                    Ok(prepared) => {
+                        self.prepared = prepared;
+                        Input::Prepared
+                    }
+                    Err(message) => Input::PrepareFailed { reason: "FailedMount", message },
+                }
+            }
+            Report::Sandbox(result, config) => match result {
+                Ok((id, ips)) => {
+                    self.sandbox = Some((id, config));
+                    Input::SandboxReady { ips }
+                }
+                Err(message) => Input::SandboxFailed { message },
+            },
+            Report::Started(container, attempt, result) => match result {
+                Ok(started) => return self.started(container, attempt, started),
+                Err(failure) => Input::StartFailed { container, failure },
+            },
+        };
+        if let Input::Exited { container, .. } = &input
+            && let Some(instance) = self.instances.get_mut(container)
+        {
+            instance.running = false;
+        }
+        // Volumes are made anew while the pod runs; the machine needs to hear only of the first time.
+        if matches!(&input, Input::PrepareFailed { .. }) && self.sandbox.is_some() {
+            if let Input::PrepareFailed { reason, message } = input {
+                self.shared.event(self.life.pod(), None, true, reason, message);
+            }
+            return;
+        }
+        for action in self.life.handle(input, now) {
+            self.act(action);
+        }
+    }
+
+    fn started(&mut self, container: usize, attempt: u32, started: Started) {
+        let now = self.shared.clock.now();
+        let Some(spec) = self.life.container(container).cloned() else { return };
+        let hook = spec.lifecycle.as_ref().and_then(|lifecycle| lifecycle.post_start.clone());
+        let id = self.named(&started.id);
+        let instance =
+            Instance { id: started.id.clone(), attempt, running: true, message_file: started.message_file.clone() };
+        if let Some(old) = self.instances.insert(container, instance) {
+            let shared = self.shared.clone();
+            // Its log stays, for `kubectl logs --previous`; what the runtime has of it isn't needed any more.
+            tokio::spawn(async move { shared.runtime.remove_container(&old.id).await });
+        }
+        let input =
+            Input::Started { container, id: id.clone(), image_id: started.image_id.clone(), hook: hook.is_some() };
+        for action in self.life.handle(input, now) {
+            self.act(action);
+        }
+        self.wait_for_end(container, &id, started.id.clone(), started.message_file);
+        if let Some(hook) = hook {
+            let (target, pod, reports) = (self.target(container, &id), self.life.pod().clone(), self.reports.clone());
+            tokio::spawn(async move {
+                let failure = target.hook(&pod, &hook).await.err();
+                let _ = reports.send(Report::Input(Input::PostStart { container, id, failure })).await;
+            });
+        }
+    }
+
+    /// Tells the machine when a container has ended, with its last words.
+    fn wait_for_end(&self, container: usize, id: &str, raw: String, message_file: PathBuf) {
+        let (shared, reports, id) = (self.shared.clone(), self.reports.clone(), id.to_owned());
+        let spec = self.life.container(container).cloned();
+        let log = self.log_path(container);
+        tokio::spawn(async move {
+            let mut exit = shared.runtime.wait(&raw).await.unwrap_or_else(|error| Exit {
+                code: 137,
+                message: error.to_string(),
+                ..Exit::default()
+            });
+            let said = std::fs::read(&message_file).unwrap_or_default();
+            let said = &said[..said.len().min(MAX_TERMINATION_MESSAGE)];
+            exit.message.push_str(&String::from_utf8_lossy(said));
+            let policy = spec.as_ref().and_then(|spec| spec.termination_message_policy.as_deref());
+            if exit.message.is_empty() && exit.code != 0 && policy == Some("FallbackToLogsOnError") {
+                exit.message = logs::tail(&log, MAX_MESSAGE_FROM_LOG.0, MAX_MESSAGE_FROM_LOG.1);
+            }
+            let _ = reports.send(Report::Input(Input::Exited { container, id, exit })).await;
+        });
+    }
+
+    fn log_path(&self, container: usize) -> PathBuf {
+        let name = self.life.container(container).map(|spec| spec.name.clone()).unwrap_or_default();
+        let attempt = self.instances.get(&container).map_or(0, |instance| instance.attempt);
+        self.shared.log_dir(self.life.pod()).join(name).join(format!("{attempt}.log"))
+    }
+
+    /// An id as the API has it.
+    fn named(&self, id: &str) -> String {
+        format!("{}://{id}", self.shared.runtime.name())
+    }
+
+    fn raw<'a>(&self, id: &'a str) -> &'a str {
+        id.split_once("://").map_or(id, |(_, raw)| raw)
+    }
+
+    fn target(&self, container: usize, id: &str) -> Target {
+        let spec = self.life.container(container).cloned().unwrap_or_default();
+        let ips = if self.life.ips().is_empty() { &self.shared.host_ips } else { self.life.ips() };
+        let ip = ips.first().cloned().unwrap_or_else(|| "127.0.0.1".to_owned());
+        Target { shared: self.shared.clone(), container: spec, id: self.raw(id).to_owned(), ip }
+    }
+
+    /// Begins what the machine asks for.
+    fn act(&mut self, action: Action) {
+        let (shared, reports) = (self.shared.clone(), self.reports.clone());
+        match action {
+            Action::Event { container, warning, reason, message } => {
+                let of = container.and_then(|index| Some((self.life.role(index)?, self.life.container(index)?)));
+                let of = of.map(|(role, spec)| (role, spec.name.as_str()));
+                self.shared.event(self.life.pod(), of, warning, reason, message);
+            }
+            Action::Prepare => self.prepare(),
+            Action::CreateSandbox => {
+                let config = self.sandbox_config();
+                self.sandboxes += 1;
+                tokio::spawn(async move {
+                    let made = shared.runtime.run_sandbox(&config).await;
+                    let made = made.map(|sandbox| (sandbox.id, sandbox.ips)).map_err(|error| error.to_string());
+                    let _ = reports.send(Report::Sandbox(made, config)).await;
+                });
+            }
+            Action::Start { container, attempt } => {
+                let (Some(spec), Some(role)) = (self.life.container(container).cloned(), self.life.role(container))
+                else {
+                    return;
+                };
+                let Some(sandbox) = self.sandbox.clone() else { return };
+                let start = Start {
+                    shared,
+                    pod: self.life.pod().clone(),
+                    container: spec,
+                    role,
+                    attempt,
+                    sandbox,
+                    ips: self.life.ips().to_vec(),
+                    volumes: self.prepared.clone(),
+                };
+                tokio::spawn(async move {
+                    let result = start.run().await;
+                    let _ = reports.send(Report::Started(container, attempt, result)).await;
+                });
+            }
+            Action::Kill { container, id, grace } => self.kill(container, &id, grace),
+            Action::Probe { container, id, kind } => {
+                let target = self.target(container, &id);
+                tokio::spawn(async move {
+                    let outcome = match kind.of(&target.container) {
+                        Some(probe) => target.probe(probe).await,
+                        None => Outcome::Success,
+                    };
+                    let _ = reports.send(Report::Input(Input::Probed { container, id, kind, outcome })).await;
+                });
+            }
+            Action::StopSandbox => {
+                let sandbox = self.sandbox.take();
+                tokio::spawn(async move {
+                    if let Some((id, _)) = sandbox {
+                        // What can't be stopped is tried again by nobody: the runtime forgets it when it ends.
+                        let _ = shared.runtime.stop_sandbox(&id).await;
+                    }
+                    let _ = reports.send(Report::Input(Input::SandboxStopped)).await;
+                });
+            }
+        }
+    }
+
+    fn kill(&self, container: usize, id: &str, grace: Duration) {
+        let hook = self.life.container(container).and_then(|spec| spec.lifecycle.as_ref()?.pre_stop.clone());
+        let target = self.target(container, id);
+        let (pod, role) = (self.life.pod().clone(), self.life.role(container).unwrap_or(Role::Regular));
+        let shared = self.shared.clone();
+        tokio::spawn(async move {
+            let began = shared.clock.monotonic();
+            if let Some(hook) = hook.filter(|_| !grace.is_zero()) {
+                pre_stop(&target, &pod, role, &hook, grace).await;
+            }
+            let used = shared.clock.monotonic().since(began);
+            let left = if grace.is_zero() { grace } else { grace.saturating_sub(used).max(MINIMUM_GRACE) };
+            if let Err(error) = shared.runtime.stop_container(&target.id, left).await {
+                let message = format!("error killing pod: {error}");
+                shared.event(&pod, None, true, "FailedKillPod", message);
+            }
+        });
+    }
+
+    fn prepare(&mut self) {
+        let Some(mut volumes) = self.volumes.take() else { return };
+        let (pod, reports) = (self.life.pod().clone(), self.reports.clone());
+        let facts = self.shared.facts(self.life.ips());
+        let dir = self.shared.pod_dir(pod.metadata.uid.as_deref().unwrap_or_default());
+        tokio::spawn(async move {
+            let made = std::fs::create_dir_all(&dir).map_err(|e| format!("error making pod data directories: {e}"));
+            let result = match made {
+                Ok(()) => volumes.prepare(&pod, &facts).await,
+                Err(error) => Err(error),
+            };
+            let _ = reports.send(Report::Volumes(volumes, result)).await;
+        });
+    }
+
+    /// Whether the pod has volumes whose content may change.
+    fn needs_sync(&self) -> bool {
+        let volumes = self.life.pod().spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+        let live = |v: &k8s_openapi::api::core::v1::Volume| {
+            v.config_map.is_some() || v.secret.is_some() || v.projected.is_some() || v.downward_api.is_some()
+        };
+        self.sandbox.is_some() && self.life.running().next().is_some() && volumes.into_iter().any(live)
+    }
+
+    fn resync(&mut self, now: Timestamp) {
+        if self.next_sync <= now {
+            self.next_sync = crate::lifecycle::plus(now, self.shared.sync_frequency);
+            if self.needs_sync() && !self.life.terminating() {
+                self.prepare();
+            }
+        }
+    }
+
+    fn sandbox_config(&self) -> SandboxConfig {
+        let pod = self.life.pod();
+        let spec = pod.spec.clone().unwrap_or_default();
+        let meta = &pod.metadata;
+        let text = |field: &Option<String>| field.clone().unwrap_or_default();
+        let hostname = spec.hostname.clone().or_else(|| meta.name.clone()).unwrap_or_default();
+        let host_network = spec.host_network.unwrap_or(false);
+        let ports = spec.containers.iter().flat_map(|c| c.ports.iter().flatten()).filter_map(|port| {
+            let number = |n: i32| u16::try_from(n).ok();
+            let host = number(port.host_port.filter(|n| *n > 0)?)?;
+            let protocol = port.protocol.clone().unwrap_or_else(|| "TCP".to_owned());
+            Some((protocol, number(port.container_port)?, host, port.host_ip.clone().unwrap_or_default()))
+        });
+        let dns = spec.dns_config.clone().unwrap_or_default();
+        let options = dns.options.unwrap_or_default().into_iter().map(|option| {
+            let name = option.name.unwrap_or_default();
+            option.value.map_or_else(|| name.clone(), |value| format!("{name}:{value}"))
+        });
+        SandboxConfig {
+            namespace: text(&meta.namespace),
+            name: text(&meta.name),
+            uid: text(&meta.uid),
+            attempt: self.sandboxes,
+            hostname: hostname.chars().take(63).collect(),
+            labels: meta.labels.clone().unwrap_or_default(),
+            annotations: meta.annotations.clone().unwrap_or_default(),
+            log_directory: self.shared.log_dir(pod),
+            host_network: host_network || self.shared.runtime.shares_host_network(),
+            host_pid: spec.host_pid.unwrap_or(false),
+            host_ipc: spec.host_ipc.unwrap_or(false),
+            share_process_namespace: spec.share_process_namespace.unwrap_or(false),
+            ports: ports.collect(),
+            dns: (dns.nameservers.unwrap_or_default(), dns.searches.unwrap_or_default(), options.collect()),
+            handler: String::new(),
+        }
+    }
+
+    fn publish(&mut self, now: Timestamp) {
+        let status = self.life.status(now);
+        let containers = self.instances.iter().filter_map(|(&index, instance)| {
+            let spec = self.life.container(index)?;
+            let handle = ContainerHandle {
+                role: self.life.role(index)?,
+                id: instance.id.clone(),
+                attempt: instance.attempt,
+                running: instance.running,
+                tty: spec.tty.unwrap_or(false),
+            };
+            Some((spec.name.clone(), handle))
+        });
+        let handle = PodHandle {
+            pod: self.life.pod().clone(),
+            status: status.clone(),
+            sandbox: self.sandbox.as_ref().map(|(id, _)| id.clone()),
+            containers: containers.collect(),
+            logs: self.shared.log_dir(self.life.pod()),
+        };
+        let uid = handle.pod.metadata.uid.clone().unwrap_or_default();
+        self.shared.pods().insert(uid, handle);
+        if !self.desired.borrow().gone {
+            self.publisher.publish(self.life.pod(), status);
+        }
+    }
+
+    async fn clean_up(&mut self) {
+        for instance in self.instances.values() {
+            let _ = self.shared.runtime.remove_container(&instance.id).await;
+            let _ = &instance.message_file;
+        }
+        if let Some((id, _)) = self.sandbox.take() {
+            let _ = self.shared.runtime.stop_sandbox(&id).await;
+        }
+        if !self.life.finished() {
+            // The node ends, the pod doesn't: its files are for its next life.
+            return;
+        }
+        if let Some(volumes) = &self.volumes
+            && let Err(error) = volumes.tear_down()
+        {
+            let message = format!("Unable to remove the pod's files: {error}");
+            self.shared.event(self.life.pod(), None, true, "FailedUnMount", message);
+        }
+        let _ = std::fs::remove_dir_all(self.shared.log_dir(self.life.pod()));
+    }
+}
+
+async fn pre_stop(target: &Target, pod: &Pod, role: Role, hook: &LifecycleHandler, grace: Duration) {
+    let shared = &target.shared;
+    let done = tokio::select! {
+        done = target.hook(pod, hook) => done,
+        () = shared.clock.sleep(grace) => Err("PreStopHook not completed in grace period".to_owned()),
+    };
+    if let Err(message) = done {
+        shared.event(pod, Some((role, &target.container.name)), true, "FailedPreStopHook", message);
+    }
+}

@@ -1,0 +1,314 @@
+//! A node on the real server, with real processes.
+
+#![expect(clippy::unwrap_used, reason = "all of it is a test")]
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use capstan_api::options::{DeleteOptions, ListOptions};
+use capstan_client::{Api, Client, Event, Patch};
+use capstan_clock::{Ids as _, OsIds, RealClock};
+use capstan_kubelet::{
+    node::{Node, Shared},
+    runtime::{Runtime as _, process::Process},
+};
+use capstan_runtime::{Stop, Stopper};
+use capstan_server::{Config, Server, authorization::UserInfo};
+use capstan_storage::{Memory, Options};
+use k8s_openapi::api::core::v1::{ConfigMap, Event as CoreEvent, Node as NodeObject, Pod, ServiceAccount};
+use serde_json::{Value, json};
+
+struct World {
+    client: Client,
+    shared: Arc<Shared>,
+    dir: PathBuf,
+    stopper: Stopper,
+    node: Option<tokio::task::JoinHandle<()>>,
+}
+
+fn shim() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.parent().unwrap().parent().unwrap().join("examples/process-init")
+}
+
+async fn build(client: &Client, dir: &std::path::Path) -> Option<Node> {
+    let clock = Arc::new(RealClock::new());
+    let ips = vec!["127.0.0.1".to_owned()];
+    let runtime = Process::new(&dir.join("run"), &shim(), ips, clock.clone(), Arc::new(OsIds)).await.unwrap();
+    if runtime.limitations().iter().any(|text| text.starts_with("no mount namespaces")) {
+        eprintln!("skipped: this machine allows no mount namespaces");
+        return None;
+    }
+    let builder = Node::builder(client.clone(), clock, Arc::new(OsIds))
+        .name("node-1")
+        .root_dir(dir)
+        .runtime(Arc::new(runtime))
+        .static_pods(&dir.join("manifests"))
+        .sync_frequency(Duration::from_millis(200));
+    Some(builder.build())
+}
+
+impl World {
+    async fn new(name: &str) -> Option<Self> {
+        let server = Server::start(Arc::new(Memory::new(Options::default())), Config::default()).await.unwrap();
+        let client = Client::from_service(server.as_user(UserInfo::new("admin", ["system:masters"])));
+        let account: ServiceAccount = serde_json::from_value(json!({"metadata": {"name": "default"}})).unwrap();
+        Api::<ServiceAccount>::namespaced(&client, "default").create(&account).await.unwrap();
+        let ca = json!({"metadata": {"name": "kube-root-ca.crt"}, "data": {"ca.crt": "a certificate\n"}});
+        let maps = Api::<ConfigMap>::namespaced(&client, "default");
+        maps.create(&serde_json::from_value(ca).unwrap()).await.unwrap();
+        let dir = std::env::temp_dir().join(format!("capstan-node-{name}-{}", OsIds.suffix(8)));
+        std::fs::create_dir_all(dir.join("manifests")).unwrap();
+        let node = build(&client, &dir).await?;
+        let (stopper, stop): (Stopper, Stop) = Stopper::new();
+        let shared = node.shared();
+        let node = Some(tokio::spawn(node.run(stop)));
+        Some(World { client, shared, dir, stopper, node })
+    }
+
+    fn pods(&self) -> Api<Pod> {
+        Api::namespaced(&self.client, "default")
+    }
+
+    async fn create(&self, name: &str, mut spec: Value) {
+        spec["nodeName"] = json!("node-1");
+        let pod = json!({"metadata": {"name": name, "labels": {"app": name}}, "spec": spec});
+        self.pods().create(&serde_json::from_value(pod).unwrap()).await.unwrap();
+    }
+
+    /// Waits until the pod is as wanted; what it last was like otherwise.
+    async fn until(&self, name: &str, wanted: impl Fn(&Pod) -> bool) -> Pod {
+        let options = ListOptions { field_selector: format!("metadata.name={name}"), ..ListOptions::default() };
+        loop {
+            let mut watch = self.pods().watch(&options).await.unwrap();
+            while let Some(event) = watch.try_next().await.unwrap() {
+                if let Event::Added(pod) | Event::Modified(pod) = event
+                    && wanted(&pod)
+                {
+                    return pod;
+                }
+            }
+        }
+    }
+
+    async fn until_gone(&self, name: &str) {
+        while self.pods().get_opt(name).await.unwrap().is_some() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn log(&self, name: &str, container: &str, attempt: u32) -> String {
+        let handle = self.shared.pod("default", name).unwrap();
+        let path = handle.logs.join(container).join(format!("{attempt}.log"));
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        text.lines().filter_map(|line| line.splitn(4, ' ').nth(3)).map(|line| format!("{line}\n")).collect()
+    }
+
+    /// Waits for an event about a pod; its message.
+    async fn event(&self, pod: &str, reason: &str) -> String {
+        let events = Api::<CoreEvent>::namespaced(&self.client, "default");
+        let mut watch = events.watch(&ListOptions::default()).await.unwrap();
+        loop {
+            if let Some(Event::Added(event) | Event::Modified(event)) = watch.try_next().await.unwrap()
+                && event.involved_object.name.as_deref() == Some(pod)
+                && event.reason.as_deref() == Some(reason)
+            {
+                return event.message.unwrap_or_default();
+            }
+        }
+    }
+
+    async fn end(mut self) {
+        self.stopper.stop();
+        self.node.take().unwrap().await.unwrap();
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+fn phase(pod: &Pod) -> &str {
+    pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
+}
+
+fn waiting(pod: &Pod) -> (String, String) {
+    let statuses = pod.status.iter().flat_map(|s| s.container_statuses.iter().flatten());
+    let waiting = statuses.filter_map(|c| c.state.as_ref()?.waiting.clone()).next().unwrap_or_default();
+    (waiting.reason.unwrap_or_default(), waiting.message.unwrap_or_default())
+}
+
+fn ready(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|s| s.conditions.iter().flatten());
+    conditions.into_iter().any(|c| c.type_ == "Ready" && c.status == "True")
+}
+
+fn sh(script: &str) -> Value {
+    json!(["sh", "-c", script])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn from_a_pod_to_its_words_and_its_end() {
+    let Some(world) = World::new("words").await else { return };
+    world
+        .create(
+            "hello",
+            json!({"restartPolicy": "Never",
+            "initContainers": [{"name": "first", "image": "busybox", "command": sh("echo made > /work/file")}],
+            "containers": [{"name": "c", "image": "busybox",
+                "command": sh("cat /work/file; echo $POD $KUBERNETES_SERVICE_HOST; cat /var/run/secrets/kubernetes.io/serviceaccount/ca.crt; \
+                               cat /var/run/secrets/kubernetes.io/serviceaccount/namespace; echo; \
+                               wc -c < /var/run/secrets/kubernetes.io/serviceaccount/token; echo last words > /dev/termination-log; exit 3"),
+                "env": [{"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+                "volumeMounts": [{"name": "w", "mountPath": "/work"}]},
+                ],
+            "volumes": [{"name": "w", "emptyDir": {}}]}),
+        )
+        .await;
+    // The init container mounts the same volume by admission's order of things only if it says so.
+    world.pods().delete("hello", &DeleteOptions::default()).await.unwrap();
+    world.until_gone("hello").await;
+    world
+        .create(
+            "hello2",
+            json!({"restartPolicy": "Never",
+            "initContainers": [{"name": "first", "image": "busybox", "command": sh("echo made > /work/file"),
+                "volumeMounts": [{"name": "w", "mountPath": "/work"}]}],
+            "containers": [{"name": "c", "image": "busybox",
+                "command": sh("cat /work/file; echo $POD; cat /var/run/secrets/kubernetes.io/serviceaccount/ca.crt; \
+                               cat /var/run/secrets/kubernetes.io/serviceaccount/namespace; echo; \
+                               test -s /var/run/secrets/kubernetes.io/serviceaccount/token && echo token; \
+                               echo $KUBERNETES_SERVICE_PORT; echo last words > /dev/termination-log; exit 3"),
+                "env": [{"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+                "volumeMounts": [{"name": "w", "mountPath": "/work"}]}],
+            "volumes": [{"name": "w", "emptyDir": {}}]}),
+        )
+        .await;
+    let pod = world.until("hello2", |pod| phase(pod) == "Failed").await;
+    let container = &pod.status.as_ref().unwrap().container_statuses.as_ref().unwrap()[0];
+    let end = container.state.clone().unwrap().terminated.unwrap();
+    assert_eq!(
+        (end.exit_code, end.reason.as_deref(), end.message.as_deref()),
+        (3, Some("Error"), Some("last words\n"))
+    );
+    assert!(container.container_id.as_ref().unwrap().starts_with("process://"));
+    assert_eq!(world.log("hello2", "c", 0), "made\nhello2\na certificate\ndefault\ntoken\n443\n");
+    assert_eq!(world.event("hello2", "Started").await, "Container started");
+    world.pods().delete("hello2", &DeleteOptions::default()).await.unwrap();
+    world.until_gone("hello2").await;
+    let node = Api::<NodeObject>::all(&world.client).get("node-1").await.unwrap();
+    assert!(node.status.unwrap().conditions.unwrap().iter().any(|c| c.type_ == "Ready" && c.status == "True"));
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn probed_updated_and_gracefully_ended() {
+    let Some(world) = World::new("probed").await else { return };
+    let maps = Api::<ConfigMap>::namespaced(&world.client, "default");
+    let map = json!({"metadata": {"name": "settings"}, "data": {"colour": "red"}});
+    maps.create(&serde_json::from_value(map).unwrap()).await.unwrap();
+    std::fs::create_dir_all(world.dir.join("out")).unwrap();
+    world
+        .create(
+            "server",
+            json!({"terminationGracePeriodSeconds": 20,
+            "containers": [{"name": "c", "image": "busybox",
+                "command": sh("trap 'echo term >> /out/trace; exit 0' TERM; echo up > /tmp/up; \
+                               until grep -q blue /etc/settings/colour; do sleep 0.05; done; echo blue >> /out/trace; \
+                               while :; do sleep 0.05; done"),
+                "readinessProbe": {"exec": {"command": ["grep", "-q", "blue", "/etc/settings/colour"]}, "periodSeconds": 1},
+                "lifecycle": {"postStart": {"exec": {"command": sh("echo post >> /out/trace")}},
+                              "preStop": {"exec": {"command": sh("echo pre >> /out/trace")}}},
+                "volumeMounts": [{"name": "s", "mountPath": "/etc/settings"}, {"name": "o", "mountPath": "/out"}]}],
+            "volumes": [{"name": "s", "configMap": {"name": "settings"}},
+                        {"name": "o", "hostPath": {"path": world.dir.join("out")}}]}),
+        )
+        .await;
+    let pod = world.until("server", |pod| phase(pod) == "Running").await;
+    assert!(!ready(&pod));
+    assert_eq!(world.event("server", "Unhealthy").await, "Readiness probe failed: ");
+    maps.patch("settings", &Patch::Merge(json!({"data": {"colour": "blue"}}))).await.unwrap();
+    let pod = world.until("server", ready).await;
+    assert_eq!(pod.status.unwrap().pod_ip.as_deref(), Some("127.0.0.1"));
+    world.pods().delete("server", &DeleteOptions::default()).await.unwrap();
+    world.until_gone("server").await;
+    let trace = std::fs::read_to_string(world.dir.join("out/trace")).unwrap();
+    assert_eq!(trace.split_whitespace().collect::<Vec<_>>(), ["post", "blue", "pre", "term"]);
+    assert_eq!(world.event("server", "Killing").await, "Stopping container c");
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_goes_wrong_is_said_and_the_node_goes_on() {
+    let Some(world) = World::new("wrong").await else { return };
+    let container = |extra: Value| {
+        let mut container = json!({"name": "c", "image": "busybox", "command": sh("exit 1")});
+        container.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        json!({"automountServiceAccountToken": false, "containers": [container]})
+    };
+    world.create("crash", container(json!({}))).await;
+    world.create("image", container(json!({"image": "example.com/no-such-thing:v1", "command": null}))).await;
+    world.create("command", container(json!({"command": ["no-such-command"]}))).await;
+    world.create("config", container(json!({"envFrom": [{"configMapRef": {"name": "none"}}]}))).await;
+    world.create("big", container(json!({"resources": {"requests": {"cpu": "10000"}}}))).await;
+    let mut volume = container(json!({"volumeMounts": [{"name": "v", "mountPath": "/v"}]}));
+    volume["volumes"] = json!([{"name": "v", "secret": {"secretName": "none"}}]);
+    world.create("volume", volume).await;
+
+    let crash = world.until("crash", |pod| waiting(pod).0 == "CrashLoopBackOff").await;
+    assert_eq!(phase(&crash), "Running");
+    let image = world.until("image", |pod| waiting(pod).0 == "ErrImagePull").await;
+    assert!(waiting(&image).1.contains("no images"), "{:?}", waiting(&image));
+    world.until("image", |pod| waiting(pod).0 == "ImagePullBackOff").await;
+    let command = world.until("command", |pod| waiting(pod).0 == "CrashLoopBackOff").await;
+    let status = &command.status.as_ref().unwrap().container_statuses.as_ref().unwrap()[0];
+    let last = status.last_state.clone().unwrap().terminated.unwrap();
+    assert_eq!((last.exit_code, last.reason.as_deref()), (128, Some("StartError")));
+    assert!(last.message.unwrap().contains("executable file not found in $PATH"));
+    let config = world.until("config", |pod| waiting(pod).0 == "CreateContainerConfigError").await;
+    assert_eq!(waiting(&config).1, "configmap \"none\" not found");
+    let big = world.until("big", |pod| phase(pod) == "Failed").await;
+    assert_eq!(big.status.as_ref().unwrap().reason.as_deref(), Some("OutOfcpu"));
+    assert!(
+        big.status.unwrap().message.unwrap().starts_with("Pod was rejected: Node didn't have enough resource: cpu")
+    );
+    let mount = world.event("volume", "FailedMount").await;
+    assert_eq!(mount, "MountVolume.SetUp failed for volume \"v\" : secret \"none\" not found");
+    // After all that, a pod is run as ever.
+    world
+        .create(
+            "fine",
+            json!({"restartPolicy": "Never", "automountServiceAccountToken": false,
+        "containers": [{"name": "c", "image": "busybox", "command": ["true"]}]}),
+        )
+        .await;
+    world.until("fine", |pod| phase(pod) == "Succeeded").await;
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn static_pods_are_mirrored_and_a_node_that_returns_goes_on() {
+    let Some(mut world) = World::new("static").await else { return };
+    world
+        .create(
+            "web",
+            json!({"terminationGracePeriodSeconds": 1, "automountServiceAccountToken": false,
+        "containers": [{"name": "c", "image": "busybox", "command": ["sleep", "1000"]}]}),
+        )
+        .await;
+    world.until("web", ready).await;
+    world.stopper.stop();
+    world.node.take().unwrap().await.unwrap();
+
+    let manifest = "apiVersion: v1\nkind: Pod\nmetadata: {name: fixed}\nspec: {terminationGracePeriodSeconds: 1, \
+                    containers: [{name: c, image: busybox, command: [sleep, '1000']}]}\n";
+    std::fs::write(world.dir.join("manifests/fixed.yaml"), manifest).unwrap();
+    let node = build(&world.client, &world.dir).await.unwrap();
+    let (stopper, stop) = Stopper::new();
+    world.shared = node.shared();
+    world.node = Some(tokio::spawn(node.run(stop)));
+    world.stopper = stopper;
+    let mirror = world.until("fixed-node-1", ready).await;
+    assert!(mirror.metadata.annotations.unwrap().contains_key("kubernetes.io/config.mirror"));
+    let web = world.until("web", |pod| {
+        ready(pod) && pod.status.as_ref().unwrap().container_statuses.as_ref().unwrap()[0].restart_count == 1
+    });
+    web.await;
+    world.end().await;
+}
