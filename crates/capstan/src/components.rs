@@ -2,11 +2,13 @@
 
 use std::{fs, net::SocketAddr, path::PathBuf, sync::Arc};
 
-use capstan_client::Client;
+use capstan_client::{Client, Config, ExplicitConfig};
 use capstan_clock::{Ids as _, OsIds};
 use capstan_controllers::{ControllerContext, ControllerOptions};
 use capstan_runtime::{leader_election::LeaderElectionConfig, operator::Manager};
-use capstan_scheduler::{Scheduler, SchedulerConfig};
+use capstan_scheduler::{Registry, Scheduler, SchedulerConfig, extender::ExtenderConfig};
+
+use tokio::runtime::Handle;
 
 use crate::server::block_on;
 
@@ -134,21 +136,42 @@ pub(crate) fn controllers(arguments: &[&str]) -> Result<(), String> {
     })
 }
 
+/// The way to an extender of the scheduler.
+fn extender(config: &ExtenderConfig) -> Result<Client, String> {
+    let tls = |name: &str| config.tls_config.as_ref().and_then(|tls| tls.get(name));
+    let file = |name: &str| match tls(name).and_then(|file| file.as_str()) {
+        Some(file) => fs::read(file).map_err(|error| format!("cannot read {file}: {error}")),
+        None => Ok(Vec::new()),
+    };
+    let explicit = ExplicitConfig {
+        host: config.url_prefix.clone(),
+        insecure: tls("insecure").and_then(|insecure| insecure.as_bool()).unwrap_or_default(),
+        server_name: tls("serverName").and_then(|name| name.as_str()).unwrap_or_default().to_owned(),
+        ca_data: file("caFile")?,
+        cert_data: file("certFile")?,
+        key_data: file("keyFile")?,
+        ..ExplicitConfig::default()
+    };
+    // Reading a configuration may wait for nothing but files here.
+    let config = tokio::task::block_in_place(|| Handle::current().block_on(Config::explicit(&explicit)));
+    Client::from_config(&config.map_err(|error| error.to_string())?).map_err(|error| error.to_string())
+}
+
 /// Runs the scheduler until it is told to end.
 pub(crate) fn scheduler(arguments: &[&str]) -> Result<(), String> {
     let flags = Flags::parse(arguments, "kube-scheduler")?;
-    let config = match &flags.config {
-        Some(file) => {
-            SchedulerConfig::parse(read(file)?.as_bytes()).map_err(|error| format!("{}: {error}", file.display()))?
-        }
-        None => SchedulerConfig::default(),
-    };
     block_on(async {
+        let config = match &flags.config {
+            Some(file) => {
+                let parsed = SchedulerConfig::parse(read(file)?.as_bytes(), &Registry::default(), extender);
+                parsed.map_err(|error| format!("{}: {error}", file.display()))?
+            }
+            None => SchedulerConfig::default(),
+        };
         let client = flags.client("kube-scheduler").await?;
         let manager = flags.manager(&client, "kube-scheduler").runnable(move |ctx| async move {
             let (clock, ids) = (Arc::clone(ctx.clock()), Arc::clone(ctx.ids()));
-            let scheduler = Scheduler::new(ctx.client().clone(), clock, ids, config).map_err(|error| error.to_string())?;
-            scheduler.run(ctx.stop().clone()).await;
+            Scheduler::new(ctx.client().clone(), clock, ids, config).run(ctx.stop().clone()).await;
             Ok(())
         });
         manager.run().await.map_err(|error| error.to_string())

@@ -44,7 +44,8 @@ pub(crate) struct Running {
     pub(crate) server: Server,
     /// Where clients reach it.
     pub(crate) url: String,
-    /// The port of that.
+    /// The address and port of that.
+    pub(crate) address: IpAddr,
     pub(crate) port: u16,
     /// The certificate of its authority, as PEM.
     pub(crate) ca: String,
@@ -183,7 +184,7 @@ pub(crate) async fn start(flags: &Flags) -> Result<Running, String> {
     let host = if flags.bind_address.is_loopback() { flags.bind_address } else { advertise };
     let url = format!("https://{}", SocketAddr::new(host, port));
     let ca = pki.ca.own.certificate.clone();
-    Ok(Running { handle, server, url, port, ca, admin_token: admin, store: kind })
+    Ok(Running { handle, server, url, address: host, port, ca, admin_token: admin, store: kind })
 }
 
 async fn open_store(flags: &Flags, data_dir: &Path, clock: &SharedClock) -> Result<(SharedStore, String), String> {

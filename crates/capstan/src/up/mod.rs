@@ -136,9 +136,9 @@ async fn foreground(flags: &UpFlags, server_flags: &Flags, place: &Place) -> Res
     let mut loops = JoinSet::new();
     let controllers = start_controllers(&running, flags, &stop, &mut loops)?;
     progress.done("controllers", &format!("{controllers} loops"));
-    start_scheduler(&running, &stop, &mut loops)?;
+    start_scheduler(&running, &stop, &mut loops);
     progress.done("scheduler", "default profile");
-    let nodes = nodes::start(&running, flags, place, &stop).await?;
+    let nodes = nodes::start(&running, flags, place).await?;
     progress.done("nodes", &nodes.what);
 
     let (state, where_to) = write_kubeconfig(&running, server_flags, place)?;
@@ -189,13 +189,10 @@ fn start_controllers(
     Ok(count)
 }
 
-fn start_scheduler(running: &Running, stop: &Stop, loops: &mut JoinSet<()>) -> Result<(), String> {
+fn start_scheduler(running: &Running, stop: &Stop, loops: &mut JoinSet<()>) {
     let (clock, ids) = clock_and_ids();
     let client = in_process(running, UserInfo::new("system:kube-scheduler", [SYSTEM_MASTERS]), "kube-scheduler");
-    let scheduler = Scheduler::new(client, clock, ids, SchedulerConfig::default()).map_err(|error| error.to_string())?;
-    let stop = stop.clone();
-    loops.spawn(async move { scheduler.run(stop).await });
-    Ok(())
+    loops.spawn(Scheduler::new(client, clock, ids, SchedulerConfig::default()).run(stop.clone()));
 }
 
 /// Where the user's kubeconfig is.
