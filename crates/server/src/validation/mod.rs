@@ -120,7 +120,7 @@ static KINDS: &[Kind] = &[
         config::secret,
         &[MetaUpdate, Change(config::secret_update), Meta, Body],
     ),
-    kind(("", "Namespace", false), name_is_dns_label, config::namespace, &[MetaUpdate]),
+    kind(("", "Namespace", false), name_is_dns_label, config::namespace, &[Meta, Body, MetaUpdate]),
     kind(("", "ServiceAccount", true), name_is_dns_subdomain, |_, _| {}, &[MetaUpdate, Meta, Body]),
     kind(("", "Pod", true), name_is_dns_subdomain, pod::create, &[MetaUpdate, Meta, Change(pod::update)]),
     kind(("", "Service", true), name_is_dns_label, service::service, &[MetaUpdate, Change(service::update)]),
