@@ -17,10 +17,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("capstan-controllers", &["runtime", "client", "api", "clock"]),
     ("capstan-scheduler", &["runtime", "client", "api", "clock"]),
     ("capstan-kubelet", &["runtime", "client", "api", "clock"]),
-    (
-        "capstan",
-        &["api", "storage", "server", "clock", "client", "runtime", "controllers", "scheduler", "kubelet"],
-    ),
+    ("capstan", &["api", "storage", "server", "clock", "client", "runtime", "controllers", "scheduler", "kubelet"]),
     ("capstan-bench", &["api", "server", "storage", "clock"]),
     ("xtask", &["api"]),
     ("capstan-fuzz", &["api", "cel"]),

@@ -43,5 +43,6 @@ mod start;
 pub mod validation;
 pub mod warnings;
 
+pub use handlers::connect::KubeletClient;
 pub use road::InProcessUser;
 pub use server::{AuthorizationMode, Config, Server, StartError};

@@ -299,10 +299,7 @@ static KINDS: &[Kind] = &[
         &[MetaUpdate, Change(limits::quota_update)],
     ),
     kind(("", "Node", false), name_is_dns_subdomain, node::node, &[Meta, Body, MetaUpdate, Change(node::node_update)]),
-    Kind {
-        create: &[PlainMeta, Body],
-        ..kind(("", "Event", true), path_segment, event::core, &[Body])
-    },
+    Kind { create: &[PlainMeta, Body], ..kind(("", "Event", true), path_segment, event::core, &[Body]) },
     kind(
         ("events.k8s.io", "Event", true),
         name_is_dns_subdomain,
@@ -322,10 +319,22 @@ static KINDS: &[Kind] = &[
         &[MetaUpdate, Change(crd::update)],
     ),
     kind(("apiregistration.k8s.io", "APIService", false), path_segment, review::api_service, &[MetaUpdate, Meta, Body]),
-    plain((ADMISSION, "ValidatingWebhookConfiguration", false), webhook::configuration, &[PlainMeta, Change(webhook::configuration_update)]),
-    plain((ADMISSION, "MutatingWebhookConfiguration", false), webhook::configuration, &[PlainMeta, Change(webhook::configuration_update)]),
+    plain(
+        (ADMISSION, "ValidatingWebhookConfiguration", false),
+        webhook::configuration,
+        &[PlainMeta, Change(webhook::configuration_update)],
+    ),
+    plain(
+        (ADMISSION, "MutatingWebhookConfiguration", false),
+        webhook::configuration,
+        &[PlainMeta, Change(webhook::configuration_update)],
+    ),
     plain((ADMISSION, "ValidatingAdmissionPolicy", false), admission_policy::validating, &[PlainMeta, Body]),
-    plain((ADMISSION, "ValidatingAdmissionPolicyBinding", false), admission_policy::validating_binding, &[PlainMeta, Body]),
+    plain(
+        (ADMISSION, "ValidatingAdmissionPolicyBinding", false),
+        admission_policy::validating_binding,
+        &[PlainMeta, Body],
+    ),
     plain((ADMISSION, "MutatingAdmissionPolicy", false), admission_policy::mutating, &[PlainMeta, Body]),
     plain((ADMISSION, "MutatingAdmissionPolicyBinding", false), admission_policy::mutating_binding, &[PlainMeta, Body]),
     kind(("flowcontrol.apiserver.k8s.io", "FlowSchema", false), name_is_dns_subdomain, flow::schema, &[Meta, Body]),

@@ -391,9 +391,9 @@ fn current_labels(affinity: &str) -> String {
         ("beta.kubernetes.io/arch", "kubernetes.io/arch"),
         ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
     ];
-    labels.iter().fold(affinity.to_owned(), |text, (beta, now)| {
-        text.replace(&format!("\"{beta}\""), &format!("\"{now}\""))
-    })
+    labels
+        .iter()
+        .fold(affinity.to_owned(), |text, (beta, now)| text.replace(&format!("\"{beta}\""), &format!("\"{now}\"")))
 }
 
 pub(super) fn fixed_mode(spec: &Map, old: &Map, errors: &mut ErrorList) {
