@@ -5,9 +5,6 @@ use std::cmp::Ordering;
 /// Lines `SCHEMA FIELD`, a tab and a JSON string, sorted by bytes; the one about the schema itself has no field.
 static TEXT: &str = include_str!(concat!(env!("OUT_DIR"), "/descriptions.txt"));
 
-/// What ends the words about a field and begins those about its values, which is not there everywhere.
-const VALUES: &str = "\\n\\nPossible enum values:";
-
 /// The words about a field of a schema, or with an empty `field` about the schema itself, as a JSON string.
 pub(crate) fn json(schema: &str, field: &str) -> Option<&'static str> {
     let (mut low, mut high) = (0, TEXT.len());
@@ -24,13 +21,9 @@ pub(crate) fn json(schema: &str, field: &str) -> Option<&'static str> {
     None
 }
 
-/// The words about a field, without those about its values.
+/// The words about a field.
 pub(crate) fn text(schema: &str, field: &str) -> Option<String> {
     let words = json(schema, field)?;
-    let words = match words.split_once(VALUES) {
-        Some((before, _)) => &format!("{before}\""),
-        None => words,
-    };
     let value = capstan_api::json::parse(words.as_bytes()).ok()?;
     value.as_str().map(str::to_owned)
 }
@@ -56,12 +49,5 @@ mod tests {
         assert_eq!(json("io.k8s.api.core.v1.Pod", "nope"), None);
         assert_eq!(json("a", ""), None);
         assert_eq!(json("z", ""), None);
-    }
-
-    #[test]
-    fn values_are_left_out_of_texts() {
-        let (schema, field) = ("io.k8s.api.core.v1.PodSpec", "restartPolicy");
-        assert!(json(schema, field).expect("it has words").contains("Possible enum values"));
-        assert!(!text(schema, field).expect("it has words").contains("Possible enum values"));
     }
 }

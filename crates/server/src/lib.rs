@@ -45,5 +45,6 @@ pub mod validation;
 pub mod warnings;
 
 pub use in_process::InProcess;
+pub use handlers::connect::KubeletClient;
 pub use road::InProcessUser;
 pub use server::{AuthorizationMode, Config, Server, StartError};

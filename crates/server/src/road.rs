@@ -296,6 +296,8 @@ impl Asked<'_> {
             resource,
             warnings,
             closing: parts.extensions.get::<ShutdownSignal>().cloned(),
+            // Watches have their own way to take it over.
+            on_upgrade: if info.verb == "watch" { None } else { parts.extensions.remove() },
         };
         call.warnings.extend(call.resource.deprecation().map(str::to_owned));
         let mut response = match handlers::dispatch(&mut call).await {

@@ -5,7 +5,7 @@ use std::{
     fmt,
     net::{IpAddr, Ipv4Addr},
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     task::{Context, Poll},
 };
 
@@ -24,6 +24,7 @@ use crate::{
     custom,
     discovery::{self, Discovery},
     flowcontrol::FlowControl,
+    handlers::connect::KubeletClient,
     health::{Endpoint, Health},
     http::{Request, Response},
     index,
@@ -83,6 +84,8 @@ pub struct Config {
     pub client_ca: String,
     /// What is recorded of requests, and where that goes.
     pub audit: Option<audit::Recording>,
+    /// Who the server is to kubelets; nobody, unless it is said.
+    pub kubelet_client: Option<KubeletClient>,
 }
 
 impl Default for Config {
@@ -107,6 +110,7 @@ impl Default for Config {
             disable_admission: Vec::new(),
             client_ca: String::new(),
             audit: None,
+            kubelet_client: None,
         }
     }
 }
@@ -131,6 +135,15 @@ pub(crate) struct Inner {
     pub(crate) health: Health,
     pub(crate) metrics: Metrics,
     pub(crate) audit: Option<Audit>,
+    kubelet_client: OnceLock<KubeletClient>,
+}
+
+impl Inner {
+    /// Who the server is to kubelets.
+    pub(crate) fn kubelet_client(&self) -> &KubeletClient {
+        let nobody = || KubeletClient::new(None, None).expect("nothing is shown that could be wrong");
+        self.kubelet_client.get_or_init(nobody)
+    }
 }
 
 /// A Kubernetes API server, in this process. Sockets are one way to reach it, calling it is another.
@@ -210,6 +223,7 @@ impl Server {
             health,
             metrics,
             audit,
+            kubelet_client: config.kubelet_client.take().map_or_else(OnceLock::new, OnceLock::from),
         };
         Ok(Server { inner: Arc::new(inner), _tasks: Arc::new(tasks) })
     }

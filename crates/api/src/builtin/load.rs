@@ -183,7 +183,11 @@ impl Nodes {
             || !facts.enumeration.is_empty();
         let node = with_absent(node, field);
         self.push(Node {
-            map_type: if field.map == Some("atomic") { MapType::Atomic } else { node.map_type },
+            map_type: match field.map {
+                Some("atomic") => MapType::Atomic,
+                Some("granular") => MapType::Split,
+                _ => node.map_type,
+            },
             defaults_below: node.defaults_below || default.is_some(),
             patch_strategy: PatchStrategy {
                 merge: patch.split(',').any(|word| word == "merge"),

@@ -240,6 +240,8 @@ impl<'a> Fields<'a> {
     }
 }
 
+static EMPTY: Value = Value::String(Str::const_new(""));
+
 impl<'a> List<'a> {
     /// The path element of an element.
     pub(super) fn path_element(&self, item: &Value) -> Result<PathElement, String> {
@@ -283,6 +285,10 @@ impl<'a> List<'a> {
     /// What a key field is that is not there.
     fn key_default(&self, key: &str) -> Option<&'a Value> {
         match self.element {
+            // An empty name is one, though it is never written.
+            Ty::Node { node, builtin: true, .. } if node.full_type_name() == Some("core.v1.LocalObjectReference") => {
+                Some(&EMPTY)
+            }
             Ty::Node { node, .. } => node.field(key)?.node.default(),
             _ => None,
         }

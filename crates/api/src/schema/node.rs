@@ -88,6 +88,8 @@ pub enum MapType {
     Granular,
     /// As one value.
     Atomic,
+    /// Each is on its own here, although the shape says otherwise.
+    Split,
 }
 
 /// What a strategic merge patch does with a field.

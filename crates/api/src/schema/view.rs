@@ -108,7 +108,11 @@ impl<'a> NodeRef<'a> {
     /// How fields belong together; said by the place or by the shape.
     #[must_use]
     pub fn map_type(self) -> MapType {
-        if self.place.map_type == MapType::Atomic { MapType::Atomic } else { self.shape.map_type }
+        match self.place.map_type {
+            MapType::Atomic => MapType::Atomic,
+            MapType::Granular => self.shape.map_type,
+            MapType::Split => MapType::Granular,
+        }
     }
 
     /// Whether `null` is a value of its own here.

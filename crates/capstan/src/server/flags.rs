@@ -26,6 +26,9 @@ pub(crate) struct Flags {
     pub(crate) cert_dir: Option<PathBuf>,
     pub(crate) tls_cert_file: Option<PathBuf>,
     pub(crate) tls_private_key_file: Option<PathBuf>,
+    pub(crate) kubelet_client_certificate: Option<PathBuf>,
+    pub(crate) kubelet_client_key: Option<PathBuf>,
+    pub(crate) kubelet_certificate_authority: Option<PathBuf>,
     pub(crate) client_ca_file: Option<PathBuf>,
     pub(crate) token_auth_file: Option<PathBuf>,
     pub(crate) anonymous_auth: bool,
@@ -72,6 +75,9 @@ impl Default for Flags {
             cert_dir: None,
             tls_cert_file: None,
             tls_private_key_file: None,
+            kubelet_client_certificate: None,
+            kubelet_client_key: None,
+            kubelet_certificate_authority: None,
             client_ca_file: None,
             token_auth_file: None,
             anonymous_auth: true,
@@ -150,6 +156,9 @@ pub(crate) const HELP: &str = "\
   --cert-dir DIR                          where certificates are kept and made (DATA-DIR/pki)
   --tls-cert-file FILE                    a serving certificate instead of the own one
   --tls-private-key-file FILE             and its key
+  --kubelet-client-certificate FILE, --kubelet-client-key FILE
+                                          what is shown to kubelets instead of an own certificate
+  --kubelet-certificate-authority FILE    who signs for kubelets; without it they are taken as they are
   --client-ca-file FILE                   authorities of client certificates, beside the own one
   --token-auth-file FILE                  static tokens: token,user,uid,\"group1,group2\"
   --anonymous-auth BOOL                   let in who shows nothing as system:anonymous (true)
@@ -229,6 +238,9 @@ impl Flags {
             "cert-dir" => self.cert_dir = path(),
             "tls-cert-file" => self.tls_cert_file = path(),
             "tls-private-key-file" => self.tls_private_key_file = path(),
+            "kubelet-client-certificate" => self.kubelet_client_certificate = path(),
+            "kubelet-client-key" => self.kubelet_client_key = path(),
+            "kubelet-certificate-authority" => self.kubelet_certificate_authority = path(),
             "client-ca-file" => self.client_ca_file = path(),
             "token-auth-file" => self.token_auth_file = path(),
             "anonymous-auth" => self.anonymous_auth = parsed(name, value)?,

@@ -12,7 +12,7 @@ use std::{
 
 use capstan_clock::{Ids as _, OsIds, RealClock, SharedClock};
 use capstan_server::{
-    Config, Server, allocation,
+    Config, KubeletClient, Server, allocation,
     audit::{LogConfig, LogFile, Policy, Recording},
     authentication::{
         self, CertificatePool, HeaderNames, JWKS_PATH, OpenIdDocuments, RequestHeaders, ServiceAccountConfig,
@@ -30,6 +30,9 @@ const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 
 /// The administrator.
 const ADMIN: &str = "kubernetes-admin";
+
+/// Who the server is to kubelets.
+const KUBELET_CLIENT: &str = "kube-apiserver-kubelet-client";
 
 /// How many threads wait for the disk at most. More would only wait for each other, and each has its heap.
 const BLOCKING_THREADS: usize = 4;
@@ -172,6 +175,7 @@ pub(crate) async fn start(flags: &Flags) -> Result<Running, String> {
         disable_admission: flags.disable_admission.clone(),
         client_ca,
         audit: audit_of(flags, &clock)?,
+        kubelet_client: Some(kubelet_client(flags, &pki, &clock)?),
         ..Config::default()
     };
     let server = Server::start(store, config).await.map_err(|error| error.to_string())?;
@@ -247,14 +251,34 @@ fn reachable(bound: IpAddr) -> IpAddr {
 }
 
 fn serving(flags: &Flags) -> Result<Option<Certified>, String> {
-    match (&flags.tls_cert_file, &flags.tls_private_key_file) {
+    let files = (&flags.tls_cert_file, &flags.tls_private_key_file);
+    certified(files, "--tls-cert-file and --tls-private-key-file")
+}
+
+/// Who the server is to kubelets.
+fn kubelet_client(flags: &Flags, pki: &Pki, clock: &SharedClock) -> Result<KubeletClient, String> {
+    let files = (&flags.kubelet_client_certificate, &flags.kubelet_client_key);
+    let own = match certified(files, "--kubelet-client-certificate and --kubelet-client-key")? {
+        Some(given) => given,
+        None => {
+            let own = pki.client(KUBELET_CLIENT, &[SYSTEM_MASTERS], clock.now(), &OsIds);
+            own.map_err(|error| error.to_string())?
+        }
+    };
+    let authorities = flags.kubelet_certificate_authority.as_deref().map(read).transpose()?;
+    KubeletClient::new(Some(&own), authorities.as_deref())
+        .map_err(|error| format!("what is shown to kubelets: {error}"))
+}
+
+fn certified(files: (&Option<PathBuf>, &Option<PathBuf>), flags: &str) -> Result<Option<Certified>, String> {
+    match files {
         (Some(certificate), Some(key)) => {
             let key = PrivateKey::from_pem(&read(key)?).map_err(|error| format!("{}: {error}", key.display()))?;
             let certificate = String::from_utf8_lossy(&read(certificate)?).into_owned();
             Ok(Some(Certified { certificate, key }))
         }
         (None, None) => Ok(None),
-        _ => Err("--tls-cert-file and --tls-private-key-file go together".to_owned()),
+        _ => Err(format!("{flags} go together")),
     }
 }
 

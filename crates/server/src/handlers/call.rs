@@ -29,6 +29,8 @@ pub(crate) struct Call<'a> {
     pub(crate) warnings: Vec<String>,
     /// Told when the server is to end, for answers that have no end of their own.
     pub(crate) closing: Option<crate::serve::ShutdownSignal>,
+    /// The connection, for what takes it over.
+    pub(crate) on_upgrade: Option<hyper::upgrade::OnUpgrade>,
 }
 
 impl<'a> Call<'a> {

@@ -82,7 +82,7 @@ pub(crate) async fn dispatch(call: &mut Call<'_>) -> Result<Response, Status> {
         ("serviceaccounts", "token") => return token::request(call).await,
         (_, "scale") => return scale::dispatch(call, &verb).await,
         (_, "") if resource.stored.is_none() && verb == "create" => return reviews::review(call).await,
-        (_, "attach" | "exec" | "log" | "portforward" | "proxy") => return connect::connect(call, &subresource),
+        (_, "attach" | "exec" | "log" | "portforward" | "proxy") => return connect::connect(call, &subresource).await,
         _ => {}
     }
     match &*verb {

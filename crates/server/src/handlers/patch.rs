@@ -134,7 +134,16 @@ async fn apply_configuration(
             }
             None => {
                 let decoded = resource.schema().decode(text.as_bytes());
-                let decoded = decoded.map_err(|error| write::as_it_is(error.to_string()))?;
+                let decoded = decoded.map_err(|error| {
+                    let (group_version, kind) = (resource.gvk.group_version(), &resource.gvk.kind);
+                    let (group, version) = (&group_version.group, &group_version.version);
+                    let (namespace, name) = (super::call::meta(&config, "namespace"), super::call::meta(&config, "name"));
+                    let what = format!("{group}/{version}, Kind={kind}");
+                    write::as_it_is(format!(
+                        "failed to convert new object ({namespace}/{name}; {what}) to proper version: unable to convert \
+                         unstructured object to {what}: {error}"
+                    ))
+                })?;
                 decode::finish(decoded.value, &resource.gvk, resource.schema())
             }
         };

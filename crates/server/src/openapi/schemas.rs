@@ -168,7 +168,9 @@ impl Schemas<'_> {
         let ty = field.ty.trim_start_matches('*');
         if let Some(name) = reference_of(ty, field.go) {
             let says_more = descriptions::json(schema, field.name).is_some()
-                || default.is_some() || field.map.is_some() || field.patch.is_some();
+                || default.is_some()
+                || field.map.is_some()
+                || field.patch.is_some();
             match self.version {
                 OpenApiVersion::V2 if !says_more => return self.reference(&name, json),
                 OpenApiVersion::V2 => {

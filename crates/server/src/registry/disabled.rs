@@ -17,6 +17,7 @@ const POD_SPEC: &[&str] = &[
 /// Fields of other objects.
 const FIELDS: &[(&str, &str, &[&str])] = &[
     ("", "nodes", &["spec.configSource", "status.config"]),
+    ("", "pods", &["status.nodeAllocatableResourceClaimStatuses"]),
     ("apps", "statefulsets", &["spec.updateStrategy.rollingUpdate.maxUnavailable"]),
     ("coordination.k8s.io", "leases", &["spec.preferredHolder", "spec.strategy"]),
     ("discovery.k8s.io", "endpointslices", &["endpoints[].deprecatedTopology"]),

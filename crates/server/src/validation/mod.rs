@@ -120,7 +120,7 @@ static KINDS: &[Kind] = &[
         config::secret,
         &[MetaUpdate, Change(config::secret_update), Meta, Body],
     ),
-    kind(("", "Namespace", false), name_is_dns_label, config::namespace, &[MetaUpdate]),
+    kind(("", "Namespace", false), name_is_dns_label, config::namespace, &[Meta, Body, MetaUpdate]),
     kind(("", "ServiceAccount", true), name_is_dns_subdomain, |_, _| {}, &[MetaUpdate, Meta, Body]),
     kind(("", "Pod", true), name_is_dns_subdomain, pod::create, &[MetaUpdate, Meta, Change(pod::update)]),
     kind(("", "Service", true), name_is_dns_label, service::service, &[MetaUpdate, Change(service::update)]),
@@ -299,10 +299,7 @@ static KINDS: &[Kind] = &[
         &[MetaUpdate, Change(limits::quota_update)],
     ),
     kind(("", "Node", false), name_is_dns_subdomain, node::node, &[Meta, Body, MetaUpdate, Change(node::node_update)]),
-    Kind {
-        create: &[PlainMeta, Body],
-        ..kind(("", "Event", true), path_segment, event::core, &[Body])
-    },
+    Kind { create: &[PlainMeta, Body], ..kind(("", "Event", true), path_segment, event::core, &[Body]) },
     kind(
         ("events.k8s.io", "Event", true),
         name_is_dns_subdomain,
@@ -322,10 +319,22 @@ static KINDS: &[Kind] = &[
         &[MetaUpdate, Change(crd::update)],
     ),
     kind(("apiregistration.k8s.io", "APIService", false), path_segment, review::api_service, &[MetaUpdate, Meta, Body]),
-    plain((ADMISSION, "ValidatingWebhookConfiguration", false), webhook::configuration, &[PlainMeta, Change(webhook::configuration_update)]),
-    plain((ADMISSION, "MutatingWebhookConfiguration", false), webhook::configuration, &[PlainMeta, Change(webhook::configuration_update)]),
+    plain(
+        (ADMISSION, "ValidatingWebhookConfiguration", false),
+        webhook::configuration,
+        &[PlainMeta, Change(webhook::configuration_update)],
+    ),
+    plain(
+        (ADMISSION, "MutatingWebhookConfiguration", false),
+        webhook::configuration,
+        &[PlainMeta, Change(webhook::configuration_update)],
+    ),
     plain((ADMISSION, "ValidatingAdmissionPolicy", false), admission_policy::validating, &[PlainMeta, Body]),
-    plain((ADMISSION, "ValidatingAdmissionPolicyBinding", false), admission_policy::validating_binding, &[PlainMeta, Body]),
+    plain(
+        (ADMISSION, "ValidatingAdmissionPolicyBinding", false),
+        admission_policy::validating_binding,
+        &[PlainMeta, Body],
+    ),
     plain((ADMISSION, "MutatingAdmissionPolicy", false), admission_policy::mutating, &[PlainMeta, Body]),
     plain((ADMISSION, "MutatingAdmissionPolicyBinding", false), admission_policy::mutating_binding, &[PlainMeta, Body]),
     kind(("flowcontrol.apiserver.k8s.io", "FlowSchema", false), name_is_dns_subdomain, flow::schema, &[Meta, Body]),

@@ -10,6 +10,7 @@ use capstan_api::{
 
 use super::{
     diff::diff,
+    pod::disks,
     read::{at, is_set, list, object, objects, quantity, text},
     rules::{IMMUTABLE, invalid, no_backsteps, required},
     shape::{FLAG, Field, NIL, Shape, TEXT, show},
@@ -33,7 +34,7 @@ const SOURCES: &[(&str, &[&str])] = &[
     ("flocker", &[]),
     ("nfs", &["server", "path"]),
     ("rbd", &["monitors", "image"]),
-    ("quobyte", &["volume"]),
+    ("quobyte", &[]),
     ("cephfs", &["monitors"]),
     ("iscsi", &["targetPortal", "iqn"]),
     ("cinder", &["volumeID"]),
@@ -215,6 +216,9 @@ fn one_source(key: &str, needs: &[&str], source: &Map, path: &Path<'_>, errors: 
     }
     let place = text(source, "path");
     match key {
+        "gcePersistentDisk" | "awsElasticBlockStore" | "flocker" | "quobyte" | "fc" | "flexVolume" | "azureDisk" => {
+            disks::one(key, source, path, errors);
+        }
         "hostPath" if !place.is_empty() => {
             no_backsteps(errors, place, &path.child("path"));
             let ty = text(source, "type");
@@ -367,10 +371,29 @@ pub(super) fn volume_update(new: &Map, old: &Map, errors: &mut ErrorList) {
         errors.push(Error::forbidden(SPEC.child("persistentvolumesource"), detail));
     }
     fixed_mode(&spec, old, errors);
+    let affinity = |spec: &Map| spec.get("nodeAffinity").map(|affinity| current_labels(&affinity.to_string()));
+    if is_set(old, "nodeAffinity") && affinity(&spec) != affinity(old) {
+        let detail = format!("{IMMUTABLE}, except for updating from beta label to GA");
+        errors.push(Error::invalid("nodeAffinity", spec.get("nodeAffinity").cloned().unwrap_or_default(), detail));
+    }
     if is_set(old, "volumeAttributesClassName") && !is_set(&spec, "volumeAttributesClassName") {
         let detail = "update from non-nil value to nil is forbidden";
         errors.push(Error::forbidden(SPEC.child("volumeAttributesClassName"), detail));
     }
+}
+
+/// Where nodes are, in words of today: a volume may change to them.
+fn current_labels(affinity: &str) -> String {
+    let labels = [
+        ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
+        ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"),
+        ("beta.kubernetes.io/os", "kubernetes.io/os"),
+        ("beta.kubernetes.io/arch", "kubernetes.io/arch"),
+        ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
+    ];
+    labels
+        .iter()
+        .fold(affinity.to_owned(), |text, (beta, now)| text.replace(&format!("\"{beta}\""), &format!("\"{now}\"")))
 }
 
 pub(super) fn fixed_mode(spec: &Map, old: &Map, errors: &mut ErrorList) {

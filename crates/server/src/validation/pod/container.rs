@@ -46,7 +46,7 @@ pub(super) fn regular(pod: &Pod<'_>, path: &Path<'_>, errors: &mut ErrorList) {
             errors.push(Error::duplicate(path.child("name"), text(container, "name")));
         }
         running(container, spec, &path, errors);
-        restart_policy(container, &path, errors);
+        restart_policy(container, false, &path, errors);
     }
     host_ports(objects(spec, "containers"), &path, errors);
 }
@@ -58,7 +58,7 @@ pub(super) fn init(pod: &Pod<'_>, path: &Path<'_>, errors: &mut ErrorList) {
     for (i, container) in objects(spec, "initContainers") {
         let item = path.index(i);
         common(container, pod, &item, errors);
-        restart_policy(container, &item, errors);
+        restart_policy(container, true, &item, errors);
         let name = text(container, "name");
         if names.contains(name) {
             errors.push(Error::duplicate(item.child("name"), name));
@@ -140,7 +140,7 @@ const MAX_RESTART_RULES: usize = 20;
 const MAX_EXIT_CODES: usize = 255;
 
 /// When a container is started again.
-fn restart_policy(container: &Map, path: &Path<'_>, errors: &mut ErrorList) {
+fn restart_policy(container: &Map, is_init: bool, path: &Path<'_>, errors: &mut ErrorList) {
     let rules = list(container, "restartPolicyRules");
     if !is_set(container, "restartPolicy") {
         if rules.is_empty() {
@@ -148,6 +148,9 @@ fn restart_policy(container: &Map, path: &Path<'_>, errors: &mut ErrorList) {
         }
         let detail = "must specify restartPolicy when restart rules are used";
         errors.push(Error::required(path.child("restartPolicy"), detail));
+        if is_init {
+            return;
+        }
     } else if !["Always", "Never", "OnFailure"].contains(&text(container, "restartPolicy")) {
         let policy = text(container, "restartPolicy");
         errors.push(Error::not_supported(path.child("restartPolicy"), policy, &["Always", "Never", "OnFailure"]));

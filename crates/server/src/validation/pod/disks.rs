@@ -15,7 +15,7 @@ const MAX_TENANT: usize = 64;
 const HOST_AND_PORT: &str = "must be a host:port pair or multiple pairs separated by commas";
 
 /// What a source demands beyond the fields that it must have.
-pub(super) fn one(key: &str, source: &Map, path: &Path<'_>, errors: &mut ErrorList) {
+pub(in crate::validation) fn one(key: &str, source: &Map, path: &Path<'_>, errors: &mut ErrorList) {
     match key {
         "gcePersistentDisk" | "awsElasticBlockStore" => {
             if let Some(n) = int(source, "partition").filter(|n| !(0..=255).contains(n)) {

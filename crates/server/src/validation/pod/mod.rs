@@ -3,7 +3,7 @@
 mod affinity;
 mod claim;
 mod container;
-mod disks;
+pub(in crate::validation) mod disks;
 mod dns;
 mod env;
 mod probe;
