@@ -11,6 +11,8 @@ pub mod metrics;
 pub mod node;
 pub mod qos;
 pub mod runtime;
+pub mod server;
+pub mod simulated;
 #[cfg(test)]
 mod testing;
 pub mod volumes;

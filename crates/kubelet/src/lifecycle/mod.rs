@@ -283,6 +283,21 @@ impl Lifecycle {
         lifecycle
     }
 
+    /// The containers that the status says are running do run: whoever ran them has kept them. The driver goes on from
+    /// there as if it had started them.
+    pub fn resume(&mut self) {
+        let ips = self.published.pod_ips.iter().flatten().map(|ip| ip.ip.clone()).collect::<Vec<_>>();
+        let mut resumed = false;
+        for slot in &mut self.slots {
+            resumed |= slot.resume();
+        }
+        if resumed {
+            self.sandbox = Sandbox::Ready;
+            self.volumes = Volumes::Ready;
+            self.ips = ips;
+        }
+    }
+
     /// The pod as last told.
     #[must_use]
     pub fn pod(&self) -> &Arc<Pod> {

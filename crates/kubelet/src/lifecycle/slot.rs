@@ -222,6 +222,22 @@ impl Slot {
         self.state = State::Running { id, started_at: now, hooked: !hook, killed: None };
     }
 
+    /// It was taken for lost, but runs.
+    pub(super) fn resume(&mut self) -> bool {
+        let State::Exited(end) = &self.state else { return false };
+        let (Some(id), Some(Time(started_at))) = (end.container_id.clone(), end.started_at.clone()) else {
+            return false;
+        };
+        if end.message.as_deref() != Some(LOST) {
+            return false;
+        }
+        let image_id = self.image_id.clone();
+        let last = self.last.take();
+        self.start(id, image_id, false, started_at);
+        self.last = last;
+        true
+    }
+
     pub(super) fn fail(&mut self, failure: StartFailure, now: Timestamp) {
         self.state = State::Waiting;
         let (reason, message) = match failure {

@@ -1,5 +1,6 @@
 //! What a node needs of whatever runs containers, in one narrow trait.
 
+pub mod cri;
 pub mod process;
 
 use std::{collections::BTreeMap, fmt, future::Future, path::PathBuf, pin::Pin, time::Duration};

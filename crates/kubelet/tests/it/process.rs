@@ -1,7 +1,5 @@
 //! The process runtime for real: namespaces, files, exit codes, signals, terminals.
 
-#![expect(clippy::unwrap_used, reason = "all of it is a test")]
-
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -15,13 +13,7 @@ use capstan_kubelet::runtime::{
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-/// The shim, built by cargo beside this test.
-fn shim() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let path = test.parent().unwrap().parent().unwrap().join("examples/process-init");
-    assert!(path.exists(), "cargo builds examples before it runs tests");
-    path
-}
+use crate::world::shim;
 
 struct World {
     runtime: Process,

@@ -1,147 +1,12 @@
 //! A node on the real server, with real processes.
 
-#![expect(clippy::unwrap_used, reason = "all of it is a test")]
-
-use std::{path::PathBuf, sync::Arc, time::Duration};
-
-use capstan_api::options::{DeleteOptions, ListOptions};
-use capstan_client::{Api, Client, Event, Patch};
-use capstan_clock::{Ids as _, OsIds, RealClock};
-use capstan_kubelet::{
-    node::{Node, Shared},
-    runtime::{Runtime as _, process::Process},
-};
-use capstan_runtime::{Stop, Stopper};
-use capstan_server::{Config, Server, authorization::UserInfo};
-use capstan_storage::{Memory, Options};
-use k8s_openapi::api::core::v1::{ConfigMap, Event as CoreEvent, Node as NodeObject, Pod, ServiceAccount};
+use capstan_api::options::DeleteOptions;
+use capstan_client::{Api, Patch};
+use capstan_runtime::Stopper;
+use k8s_openapi::api::core::v1::{ConfigMap, Node as NodeObject};
 use serde_json::{Value, json};
 
-struct World {
-    client: Client,
-    shared: Arc<Shared>,
-    dir: PathBuf,
-    stopper: Stopper,
-    node: Option<tokio::task::JoinHandle<()>>,
-}
-
-fn shim() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    test.parent().unwrap().parent().unwrap().join("examples/process-init")
-}
-
-async fn build(client: &Client, dir: &std::path::Path) -> Option<Node> {
-    let clock = Arc::new(RealClock::new());
-    let ips = vec!["127.0.0.1".to_owned()];
-    let runtime = Process::new(&dir.join("run"), &shim(), ips, clock.clone(), Arc::new(OsIds)).await.unwrap();
-    if runtime.limitations().iter().any(|text| text.starts_with("no mount namespaces")) {
-        eprintln!("skipped: this machine allows no mount namespaces");
-        return None;
-    }
-    let builder = Node::builder(client.clone(), clock, Arc::new(OsIds))
-        .name("node-1")
-        .root_dir(dir)
-        .runtime(Arc::new(runtime))
-        .static_pods(&dir.join("manifests"))
-        .sync_frequency(Duration::from_millis(200));
-    Some(builder.build())
-}
-
-impl World {
-    async fn new(name: &str) -> Option<Self> {
-        let server = Server::start(Arc::new(Memory::new(Options::default())), Config::default()).await.unwrap();
-        let client = Client::from_service(server.as_user(UserInfo::new("admin", ["system:masters"])));
-        let account: ServiceAccount = serde_json::from_value(json!({"metadata": {"name": "default"}})).unwrap();
-        Api::<ServiceAccount>::namespaced(&client, "default").create(&account).await.unwrap();
-        let ca = json!({"metadata": {"name": "kube-root-ca.crt"}, "data": {"ca.crt": "a certificate\n"}});
-        let maps = Api::<ConfigMap>::namespaced(&client, "default");
-        maps.create(&serde_json::from_value(ca).unwrap()).await.unwrap();
-        let dir = std::env::temp_dir().join(format!("capstan-node-{name}-{}", OsIds.suffix(8)));
-        std::fs::create_dir_all(dir.join("manifests")).unwrap();
-        let node = build(&client, &dir).await?;
-        let (stopper, stop): (Stopper, Stop) = Stopper::new();
-        let shared = node.shared();
-        let node = Some(tokio::spawn(node.run(stop)));
-        Some(World { client, shared, dir, stopper, node })
-    }
-
-    fn pods(&self) -> Api<Pod> {
-        Api::namespaced(&self.client, "default")
-    }
-
-    async fn create(&self, name: &str, mut spec: Value) {
-        spec["nodeName"] = json!("node-1");
-        let pod = json!({"metadata": {"name": name, "labels": {"app": name}}, "spec": spec});
-        self.pods().create(&serde_json::from_value(pod).unwrap()).await.unwrap();
-    }
-
-    /// Waits until the pod is as wanted; what it last was like otherwise.
-    async fn until(&self, name: &str, wanted: impl Fn(&Pod) -> bool) -> Pod {
-        let options = ListOptions { field_selector: format!("metadata.name={name}"), ..ListOptions::default() };
-        loop {
-            let mut watch = self.pods().watch(&options).await.unwrap();
-            while let Some(event) = watch.try_next().await.unwrap() {
-                if let Event::Added(pod) | Event::Modified(pod) = event
-                    && wanted(&pod)
-                {
-                    return pod;
-                }
-            }
-        }
-    }
-
-    async fn until_gone(&self, name: &str) {
-        while self.pods().get_opt(name).await.unwrap().is_some() {
-            tokio::task::yield_now().await;
-        }
-    }
-
-    fn log(&self, name: &str, container: &str, attempt: u32) -> String {
-        let handle = self.shared.pod("default", name).unwrap();
-        let path = handle.logs.join(container).join(format!("{attempt}.log"));
-        let text = std::fs::read_to_string(path).unwrap_or_default();
-        text.lines().filter_map(|line| line.splitn(4, ' ').nth(3)).map(|line| format!("{line}\n")).collect()
-    }
-
-    /// Waits for an event about a pod; its message.
-    async fn event(&self, pod: &str, reason: &str) -> String {
-        let events = Api::<CoreEvent>::namespaced(&self.client, "default");
-        let mut watch = events.watch(&ListOptions::default()).await.unwrap();
-        loop {
-            if let Some(Event::Added(event) | Event::Modified(event)) = watch.try_next().await.unwrap()
-                && event.involved_object.name.as_deref() == Some(pod)
-                && event.reason.as_deref() == Some(reason)
-            {
-                return event.message.unwrap_or_default();
-            }
-        }
-    }
-
-    async fn end(mut self) {
-        self.stopper.stop();
-        self.node.take().unwrap().await.unwrap();
-        let _ = std::fs::remove_dir_all(&self.dir);
-    }
-}
-
-fn phase(pod: &Pod) -> &str {
-    pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
-}
-
-fn waiting(pod: &Pod) -> (String, String) {
-    let statuses = pod.status.iter().flat_map(|s| s.container_statuses.iter().flatten());
-    let waiting = statuses.filter_map(|c| c.state.as_ref()?.waiting.clone()).next().unwrap_or_default();
-    (waiting.reason.unwrap_or_default(), waiting.message.unwrap_or_default())
-}
-
-fn ready(pod: &Pod) -> bool {
-    let conditions = pod.status.iter().flat_map(|s| s.conditions.iter().flatten());
-    conditions.into_iter().any(|c| c.type_ == "Ready" && c.status == "True")
-}
-
-fn sh(script: &str) -> Value {
-    json!(["sh", "-c", script])
-}
+use crate::world::{World, build, phase, ready, sh, waiting};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn from_a_pod_to_its_words_and_its_end() {
@@ -149,24 +14,6 @@ async fn from_a_pod_to_its_words_and_its_end() {
     world
         .create(
             "hello",
-            json!({"restartPolicy": "Never",
-            "initContainers": [{"name": "first", "image": "busybox", "command": sh("echo made > /work/file")}],
-            "containers": [{"name": "c", "image": "busybox",
-                "command": sh("cat /work/file; echo $POD $KUBERNETES_SERVICE_HOST; cat /var/run/secrets/kubernetes.io/serviceaccount/ca.crt; \
-                               cat /var/run/secrets/kubernetes.io/serviceaccount/namespace; echo; \
-                               wc -c < /var/run/secrets/kubernetes.io/serviceaccount/token; echo last words > /dev/termination-log; exit 3"),
-                "env": [{"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
-                "volumeMounts": [{"name": "w", "mountPath": "/work"}]},
-                ],
-            "volumes": [{"name": "w", "emptyDir": {}}]}),
-        )
-        .await;
-    // The init container mounts the same volume by admission's order of things only if it says so.
-    world.pods().delete("hello", &DeleteOptions::default()).await.unwrap();
-    world.until_gone("hello").await;
-    world
-        .create(
-            "hello2",
             json!({"restartPolicy": "Never",
             "initContainers": [{"name": "first", "image": "busybox", "command": sh("echo made > /work/file"),
                 "volumeMounts": [{"name": "w", "mountPath": "/work"}]}],
@@ -180,7 +27,7 @@ async fn from_a_pod_to_its_words_and_its_end() {
             "volumes": [{"name": "w", "emptyDir": {}}]}),
         )
         .await;
-    let pod = world.until("hello2", |pod| phase(pod) == "Failed").await;
+    let pod = world.until("hello", |pod| phase(pod) == "Failed").await;
     let container = &pod.status.as_ref().unwrap().container_statuses.as_ref().unwrap()[0];
     let end = container.state.clone().unwrap().terminated.unwrap();
     assert_eq!(
@@ -188,10 +35,10 @@ async fn from_a_pod_to_its_words_and_its_end() {
         (3, Some("Error"), Some("last words\n"))
     );
     assert!(container.container_id.as_ref().unwrap().starts_with("process://"));
-    assert_eq!(world.log("hello2", "c", 0), "made\nhello2\na certificate\ndefault\ntoken\n443\n");
-    assert_eq!(world.event("hello2", "Started").await, "Container started");
-    world.pods().delete("hello2", &DeleteOptions::default()).await.unwrap();
-    world.until_gone("hello2").await;
+    assert_eq!(world.log("hello", "c", 0), "made\nhello\na certificate\ndefault\ntoken\n443\n");
+    assert_eq!(world.event("hello", "Started").await, "Container started");
+    world.pods().delete("hello", &DeleteOptions::default()).await.unwrap();
+    world.until_gone("hello").await;
     let node = Api::<NodeObject>::all(&world.client).get("node-1").await.unwrap();
     assert!(node.status.unwrap().conditions.unwrap().iter().any(|c| c.type_ == "Ready" && c.status == "True"));
     world.end().await;

@@ -1,0 +1,197 @@
+//! Nodes without machines: pods live by rules and delays, thousands of nodes in one process.
+//!
+//! The same [`Lifecycle`] as on real nodes, but what it asks for is answered by [`Stage`]s. One task holds all pods and
+//! one heap of times; a task exists only for a write that is under way.
+
+mod pods;
+mod rules;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use capstan_client::{Client, HandlerFuncs, SharedInformerFactory, reflector::machine::Config};
+use capstan_clock::{SharedClock, SharedIds};
+use capstan_runtime::Stop;
+use k8s_openapi::api::core::v1::Pod;
+use pods::Pods;
+pub use rules::{Delay, EXIT_CODE, RUN_FOR, START_DELAY, Stage, default_stages, stage};
+use tokio::sync::{Notify, Semaphore};
+
+use crate::node::register::{self, Health, NodeInfo};
+
+/// How many writes of nodes and leases may be under way at once.
+const MAX_NODE_WRITES: usize = 32;
+/// How long after a registration that failed it is tried again.
+const REGISTER_RETRY: Duration = Duration::from_secs(1);
+
+/// Many nodes without machines.
+#[derive(Clone)]
+pub struct Nodes {
+    client: Client,
+    clock: SharedClock,
+    ids: SharedIds,
+    names: Vec<String>,
+    stages: Arc<Vec<Stage>>,
+    capacity: BTreeMap<String, String>,
+    labels: BTreeMap<String, String>,
+}
+
+impl std::fmt::Debug for Nodes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Nodes").field("names", &self.names.len()).finish_non_exhaustive()
+    }
+}
+
+impl Nodes {
+    /// Nodes of these names.
+    #[must_use]
+    pub fn new(client: Client, clock: SharedClock, ids: SharedIds, names: Vec<String>) -> Self {
+        let capacity = [("cpu", "32"), ("memory", "256Gi"), ("ephemeral-storage", "1Ti"), ("pods", "110")];
+        Nodes {
+            client,
+            clock,
+            ids,
+            names,
+            stages: Arc::new(default_stages()),
+            capacity: capacity.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            labels: BTreeMap::from([("type".to_owned(), "simulated".to_owned())]),
+        }
+    }
+
+    /// What their pods do.
+    #[must_use]
+    pub fn stages(mut self, stages: Vec<Stage>) -> Self {
+        self.stages = Arc::new(stages);
+        self
+    }
+
+    /// What each has of a resource.
+    #[must_use]
+    pub fn capacity(mut self, resource: &str, quantity: &str) -> Self {
+        self.capacity.insert(resource.to_owned(), quantity.to_owned());
+        self
+    }
+
+    /// A label that all have.
+    #[must_use]
+    pub fn label(mut self, key: &str, value: &str) -> Self {
+        self.labels.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    fn info(&self, index: usize) -> NodeInfo {
+        NodeInfo {
+            name: self.names[index].clone(),
+            ips: vec![address(10, index)],
+            labels: self.labels.clone(),
+            capacity: self.capacity.clone(),
+            allocatable: self.capacity.clone(),
+            runtime_version: format!("simulated://{}", env!("CARGO_PKG_VERSION")),
+            architecture: "amd64".to_owned(),
+            kernel: "simulated".to_owned(),
+            os_image: "simulated".to_owned(),
+            machine_id: self.names[index].clone(),
+            ..NodeInfo::default()
+        }
+    }
+
+    /// Runs until told to stop.
+    pub async fn run(self, stop: Stop) {
+        let config = Config { field_selector: "spec.nodeName!=".to_owned(), ..Config::default() };
+        let source = Arc::new(self.client.clone());
+        let informer =
+            SharedInformerFactory::new(source, self.clock.clone(), self.ids.clone()).config(config).informer::<Pod>();
+        let changed = Arc::new(Changed::default());
+        let (added, updated, deleted) = (changed.clone(), changed.clone(), changed.clone());
+        let handler = HandlerFuncs::new()
+            .on_add(move |pod: &Arc<Pod>, _| added.add(pod))
+            .on_update(move |_, pod: &Arc<Pod>| updated.add(pod))
+            .on_delete(move |pod| deleted.add(pod.object()));
+        // It lives as long as the informer.
+        let _registration = informer.add_event_handler(handler);
+        let watching = tokio::spawn({
+            let informer = informer.clone();
+            async move { informer.run().await }
+        });
+        let keeping = tokio::spawn(self.clone().keep_nodes());
+        let pods = Pods::new(self.client, self.clock, self.ids, self.stages, self.names, informer.lister());
+        tokio::select! {
+            () = pods.run(&changed) => {}
+            () = stop.stopped() => {}
+        }
+        informer.shut_down();
+        keeping.abort();
+        watching.abort();
+    }
+
+    /// Registers all nodes and renews their leases, spread over the interval.
+    async fn keep_nodes(self) {
+        let writes = Arc::new(Semaphore::new(MAX_NODE_WRITES));
+        let mut tasks = tokio::task::JoinSet::new();
+        let count = u32::try_from(self.names.len().max(1)).unwrap_or(u32::MAX);
+        let mut uids = vec![String::new(); self.names.len()];
+        for index in 0..self.names.len() {
+            let Ok(permit) = writes.clone().acquire_owned().await else { return };
+            let nodes = self.clone();
+            tasks.spawn(async move {
+                let _permit = permit;
+                let info = nodes.info(index);
+                loop {
+                    let now = nodes.clock.now();
+                    if let Ok(node) = register::register(&nodes.client, &info, &Health::default(), now).await {
+                        let uid = node.metadata.uid.unwrap_or_default();
+                        let _ = register::renew_lease(&nodes.client, &info.name, &uid, now).await;
+                        return (index, uid);
+                    }
+                    nodes.clock.sleep(REGISTER_RETRY).await;
+                }
+            });
+        }
+        while let Some(done) = tasks.join_next().await {
+            if let Ok((index, uid)) = done {
+                uids[index] = uid;
+            }
+        }
+        let pause = register::LEASE_RENEW_INTERVAL / count;
+        loop {
+            for (name, uid) in self.names.iter().zip(&uids) {
+                self.clock.sleep(pause).await;
+                let Ok(permit) = writes.clone().acquire_owned().await else { return };
+                let (client, clock, name, uid) = (self.client.clone(), self.clock.clone(), name.clone(), uid.clone());
+                tokio::spawn(async move {
+                    let _permit = permit;
+                    // One that is missed is made up for by the next: a lease holds for four.
+                    let _ = register::renew_lease(&client, &name, &uid, clock.now()).await;
+                });
+            }
+        }
+    }
+}
+
+/// Pods that have changed and were not looked at yet, each once.
+#[derive(Debug, Default)]
+struct Changed {
+    names: Mutex<BTreeSet<(String, String)>>,
+    notify: Notify,
+}
+
+impl Changed {
+    fn add(&self, pod: &Pod) {
+        let meta = &pod.metadata;
+        let key = (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default());
+        self.names.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
+        self.notify.notify_one();
+    }
+
+    fn take(&self) -> BTreeSet<(String, String)> {
+        std::mem::take(&mut *self.names.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A made-up address.
+fn address(first: u8, index: usize) -> String {
+    format!("{first}.{}.{}.{}", (index >> 16) & 0xff, (index >> 8) & 0xff, index & 0xff)
+}

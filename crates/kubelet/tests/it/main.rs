@@ -1,0 +1,9 @@
+//! The node and its parts for real: processes, a server, streams. One program, because linking it takes a while.
+
+#![expect(clippy::unwrap_used, reason = "all of it is a test")]
+
+mod node;
+mod process;
+mod server;
+mod simulated;
+mod world;

@@ -1,0 +1,142 @@
+//! A server and a node with real processes, for one test.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use capstan_api::options::ListOptions;
+use capstan_client::{Api, Client, Event};
+use capstan_clock::{Ids as _, OsIds, RealClock};
+use capstan_kubelet::{
+    node::{Node, Shared},
+    runtime::{Runtime as _, process::Process},
+};
+use capstan_runtime::{Stop, Stopper};
+use capstan_server::{Config, Server, authorization::UserInfo};
+use capstan_storage::{Memory, Options};
+use k8s_openapi::api::core::v1::{ConfigMap, Event as CoreEvent, Pod, ServiceAccount};
+use serde_json::{Value, json};
+
+pub(crate) struct World {
+    pub(crate) client: Client,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) dir: PathBuf,
+    pub(crate) stopper: Stopper,
+    pub(crate) node: Option<tokio::task::JoinHandle<()>>,
+}
+
+pub(crate) fn shim() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.parent().unwrap().parent().unwrap().join("examples/process-init")
+}
+
+pub(crate) async fn build(client: &Client, dir: &std::path::Path) -> Option<Node> {
+    let clock = Arc::new(RealClock::new());
+    let ips = vec!["127.0.0.1".to_owned()];
+    let runtime = Process::new(&dir.join("run"), &shim(), ips, clock.clone(), Arc::new(OsIds)).await.unwrap();
+    if runtime.limitations().iter().any(|text| text.starts_with("no mount namespaces")) {
+        eprintln!("skipped: this machine allows no mount namespaces");
+        return None;
+    }
+    let builder = Node::builder(client.clone(), clock, Arc::new(OsIds))
+        .name("node-1")
+        .root_dir(dir)
+        .runtime(Arc::new(runtime))
+        .static_pods(&dir.join("manifests"))
+        .sync_frequency(Duration::from_millis(200));
+    Some(builder.build())
+}
+
+impl World {
+    pub(crate) async fn new(name: &str) -> Option<Self> {
+        let server = Server::start(Arc::new(Memory::new(Options::default())), Config::default()).await.unwrap();
+        let client = Client::from_service(server.as_user(UserInfo::new("admin", ["system:masters"])));
+        let account: ServiceAccount = serde_json::from_value(json!({"metadata": {"name": "default"}})).unwrap();
+        Api::<ServiceAccount>::namespaced(&client, "default").create(&account).await.unwrap();
+        let ca = json!({"metadata": {"name": "kube-root-ca.crt"}, "data": {"ca.crt": "a certificate\n"}});
+        let maps = Api::<ConfigMap>::namespaced(&client, "default");
+        maps.create(&serde_json::from_value(ca).unwrap()).await.unwrap();
+        let dir = std::env::temp_dir().join(format!("capstan-node-{name}-{}", OsIds.suffix(8)));
+        std::fs::create_dir_all(dir.join("manifests")).unwrap();
+        let node = build(&client, &dir).await?;
+        let (stopper, stop): (Stopper, Stop) = Stopper::new();
+        let shared = node.shared();
+        let node = Some(tokio::spawn(node.run(stop)));
+        Some(World { client, shared, dir, stopper, node })
+    }
+
+    pub(crate) fn pods(&self) -> Api<Pod> {
+        Api::namespaced(&self.client, "default")
+    }
+
+    pub(crate) async fn create(&self, name: &str, mut spec: Value) {
+        spec["nodeName"] = json!("node-1");
+        let pod = json!({"metadata": {"name": name, "labels": {"app": name}}, "spec": spec});
+        self.pods().create(&serde_json::from_value(pod).unwrap()).await.unwrap();
+    }
+
+    /// Waits until the pod is as wanted; what it last was like otherwise.
+    pub(crate) async fn until(&self, name: &str, wanted: impl Fn(&Pod) -> bool) -> Pod {
+        let options = ListOptions { field_selector: format!("metadata.name={name}"), ..ListOptions::default() };
+        loop {
+            let mut watch = self.pods().watch(&options).await.unwrap();
+            while let Some(event) = watch.try_next().await.unwrap() {
+                if let Event::Added(pod) | Event::Modified(pod) = event
+                    && wanted(&pod)
+                {
+                    return pod;
+                }
+            }
+        }
+    }
+
+    pub(crate) async fn until_gone(&self, name: &str) {
+        while self.pods().get_opt(name).await.unwrap().is_some() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    pub(crate) fn log(&self, name: &str, container: &str, attempt: u32) -> String {
+        let handle = self.shared.pod("default", name).unwrap();
+        let path = handle.logs.join(container).join(format!("{attempt}.log"));
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        text.lines().filter_map(|line| line.splitn(4, ' ').nth(3)).map(|line| format!("{line}\n")).collect()
+    }
+
+    /// Waits for an event about a pod; its message.
+    pub(crate) async fn event(&self, pod: &str, reason: &str) -> String {
+        let events = Api::<CoreEvent>::namespaced(&self.client, "default");
+        let mut watch = events.watch(&ListOptions::default()).await.unwrap();
+        loop {
+            if let Some(Event::Added(event) | Event::Modified(event)) = watch.try_next().await.unwrap()
+                && event.involved_object.name.as_deref() == Some(pod)
+                && event.reason.as_deref() == Some(reason)
+            {
+                return event.message.unwrap_or_default();
+            }
+        }
+    }
+
+    pub(crate) async fn end(mut self) {
+        self.stopper.stop();
+        self.node.take().unwrap().await.unwrap();
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+pub(crate) fn phase(pod: &Pod) -> &str {
+    pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
+}
+
+pub(crate) fn waiting(pod: &Pod) -> (String, String) {
+    let statuses = pod.status.iter().flat_map(|s| s.container_statuses.iter().flatten());
+    let waiting = statuses.filter_map(|c| c.state.as_ref()?.waiting.clone()).next().unwrap_or_default();
+    (waiting.reason.unwrap_or_default(), waiting.message.unwrap_or_default())
+}
+
+pub(crate) fn ready(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|s| s.conditions.iter().flatten());
+    conditions.into_iter().any(|c| c.type_ == "Ready" && c.status == "True")
+}
+
+pub(crate) fn sh(script: &str) -> Value {
+    json!(["sh", "-c", script])
+}
