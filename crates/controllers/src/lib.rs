@@ -6,6 +6,8 @@
 
 mod context;
 mod controller_ref;
+mod cronjob;
+mod daemonset;
 mod deployment;
 mod discovery;
 mod drive;
@@ -16,6 +18,7 @@ mod events;
 mod fnv;
 mod garbage_collector;
 mod hash;
+mod history;
 mod job;
 mod loops;
 mod metadata;
@@ -29,6 +32,8 @@ mod service_cidr;
 mod service_pods;
 mod serviceaccount;
 mod slow_start;
+mod statefulset;
+mod ttl_after_finished;
 mod workload;
 
 pub use context::{ControllerContext, ControllerOptions, Descriptor, TokenSigner};
@@ -37,6 +42,8 @@ pub use metadata::MetadataInformers;
 /// All loops that there are, by upstream's names.
 #[rustfmt::skip]
 pub const CONTROLLERS: &[Descriptor] = &[
+    Descriptor { name: "cronjob-controller", on_by_default: true, run: cronjob::run },
+    Descriptor { name: "daemonset-controller", on_by_default: true, run: daemonset::run },
     Descriptor { name: "deployment-controller", on_by_default: true, run: deployment::run },
     Descriptor { name: "endpoints-controller", on_by_default: true, run: endpoints::run },
     Descriptor { name: "endpointslice-controller", on_by_default: true, run: endpointslice::run },
@@ -49,4 +56,6 @@ pub const CONTROLLERS: &[Descriptor] = &[
     Descriptor { name: "root-ca-certificate-publisher-controller", on_by_default: true, run: root_ca_cert_publisher::run },
     Descriptor { name: "service-cidr-controller", on_by_default: true, run: service_cidr::run },
     Descriptor { name: "serviceaccount-controller", on_by_default: true, run: serviceaccount::run },
+    Descriptor { name: "statefulset-controller", on_by_default: true, run: statefulset::run },
+    Descriptor { name: "ttl-after-finished-controller", on_by_default: true, run: ttl_after_finished::run },
 ];
