@@ -9,6 +9,8 @@ mod certificates;
 mod cluster_role_aggregation;
 mod context;
 mod controller_ref;
+mod cronjob;
+mod daemonset;
 mod deployment;
 mod discovery;
 mod disruption;
@@ -21,6 +23,7 @@ mod events;
 mod fnv;
 mod garbage_collector;
 mod hash;
+mod history;
 mod job;
 mod legacy_token_cleaner;
 mod metadata;
@@ -47,6 +50,8 @@ mod slow_start;
 mod taint_eviction;
 mod volume_expander;
 mod volume_protection;
+mod statefulset;
+mod ttl_after_finished;
 mod workload;
 mod written;
 
@@ -64,6 +69,8 @@ pub const CONTROLLERS: &[Descriptor] = &[
     Descriptor { name: "certificatesigningrequest-cleaner-controller", on_by_default: true, run: certificates::cleaner::run },
     Descriptor { name: "certificatesigningrequest-signing-controller", on_by_default: true, run: certificates::signing::run },
     Descriptor { name: "clusterrole-aggregation-controller", on_by_default: true, run: cluster_role_aggregation::run },
+    Descriptor { name: "cronjob-controller", on_by_default: true, run: cronjob::run },
+    Descriptor { name: "daemonset-controller", on_by_default: true, run: daemonset::run },
     Descriptor { name: "deployment-controller", on_by_default: true, run: deployment::run },
     Descriptor { name: "disruption-controller", on_by_default: true, run: disruption::run },
     Descriptor { name: "endpoints-controller", on_by_default: true, run: endpoints::run },
@@ -91,4 +98,6 @@ pub const CONTROLLERS: &[Descriptor] = &[
     Descriptor { name: "taint-eviction-controller", on_by_default: true, run: taint_eviction::run },
     Descriptor { name: "token-cleaner-controller", on_by_default: true, run: bootstrap::run_cleaner },
     Descriptor { name: "volumeattributesclass-protection-controller", on_by_default: true, run: volume_protection::run_attributes_classes },
+    Descriptor { name: "statefulset-controller", on_by_default: true, run: statefulset::run },
+    Descriptor { name: "ttl-after-finished-controller", on_by_default: true, run: ttl_after_finished::run },
 ];

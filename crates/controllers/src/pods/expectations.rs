@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -32,10 +32,10 @@ pub(crate) struct Expectations {
 #[derive(Debug, Default)]
 struct Pending {
     since: Moment,
-    /// Objects that must be seen: their keys and versions.
-    created: Vec<(Key, u64)>,
-    /// Objects that must be seen as deleted: their keys and uids.
-    deleted: Vec<(Key, String)>,
+    /// Objects that must be seen: their kinds, keys and versions.
+    created: Vec<(&'static str, Key, u64)>,
+    /// Objects that must be seen as deleted: their kinds, keys and uids.
+    deleted: Vec<(&'static str, Key, String)>,
     /// The version that the owner itself must have.
     owner: u64,
 }
@@ -63,14 +63,14 @@ impl Expectations {
     }
 
     /// An object was created, or changed.
-    pub(crate) fn created<K: Object>(&self, owner: &Key, object: &K) {
+    pub(crate) fn created<K: Object + Resource>(&self, owner: &Key, object: &K) {
         let written = version(object.identity().resource_version);
-        self.note(owner, |pending| pending.created.push((Key::of(object), written)));
+        self.note(owner, |pending| pending.created.push((K::KIND, Key::of(object), written)));
     }
 
     /// An object was deleted.
-    pub(crate) fn deleted<K: Object>(&self, owner: &Key, object: &K) {
-        self.note(owner, |pending| pending.deleted.push((Key::of(object), object.identity().uid.to_owned())));
+    pub(crate) fn deleted<K: Object + Resource>(&self, owner: &Key, object: &K) {
+        self.note(owner, |pending| pending.deleted.push((K::KIND, Key::of(object), object.identity().uid.to_owned())));
     }
 
     /// The owner itself was written.
@@ -95,7 +95,7 @@ impl Expectations {
         })
     }
 
-    /// Whether the cache shows all objects as they were written.
+    /// Whether the cache shows all objects of its kind as they were written.
     pub(crate) fn satisfied<K: Object + Resource>(&self, owner: &Key, cache: &SharedIndexInformer<K>) -> bool {
         let now = self.clock.monotonic();
         self.change(|all| {
@@ -106,16 +106,18 @@ impl Expectations {
             }
             if !pending.created.is_empty() {
                 let known = version(&cache.last_sync_resource_version());
-                pending.created.retain(|(key, written)| {
-                    let seen = store.get_by_key(key.as_str());
-                    known < *written && seen.is_none_or(|object| version(object.identity().resource_version) < *written)
+                pending.created.retain(|(kind, key, written)| {
+                    let seen = || store.get_by_key(key.as_str());
+                    let is_older = |object: Arc<K>| version(object.identity().resource_version) < *written;
+                    *kind != K::KIND || (known < *written && seen().is_none_or(is_older))
                 });
             }
-            pending.deleted.retain(|(key, uid)| {
-                let seen = store.get_by_key(key.as_str());
-                seen.is_some_and(|seen| seen.identity().uid == uid && seen.meta().deletion_timestamp().is_none())
+            pending.deleted.retain(|(kind, key, uid)| {
+                let still = |seen: Arc<K>| seen.identity().uid == uid && seen.meta().deletion_timestamp().is_none();
+                *kind != K::KIND || store.get_by_key(key.as_str()).is_some_and(still)
             });
-            pending.created.is_empty() && pending.deleted.is_empty()
+            pending.created.iter().all(|(kind, ..)| *kind != K::KIND)
+                && pending.deleted.iter().all(|(kind, ..)| *kind != K::KIND)
         })
     }
 }

@@ -3,5 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "all of it is a test")]
 
 mod cluster;
+mod cronjob;
+mod daemonset;
 mod deployment;
 mod job;
+mod statefulset;

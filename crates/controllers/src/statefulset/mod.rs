@@ -1,0 +1,327 @@
+//! StatefulSets: pods with names and claims of their own, one after the other.
+
+mod plan;
+mod pods;
+
+use std::{sync::Arc, time::Duration};
+
+use capstan_api::{Resource as _, object::Object, options::DeleteOptions};
+use capstan_client::{Api, BoxFuture, Error, Key, SharedIndexInformer};
+use capstan_runtime::{Action, Controller, ReconcileError, Reconciler, handler::enqueue_request_for_object};
+use k8s_openapi::api::{
+    apps::v1::{ControllerRevision, StatefulSet},
+    core::v1::{PersistentVolumeClaim, Pod},
+};
+
+use crate::{
+    ControllerContext,
+    controller_ref::{ControllerRefManager, selector_of},
+    drive::{drive, filled},
+    events::Events,
+    history::{self, Newest},
+    pods::{
+        expectations::{Expectations, RECHECK},
+        next_availability,
+    },
+    slow_start::slow_start_batch,
+    workload::{EnqueueController, WORKERS, candidates, index_by_controller},
+};
+use plan::{Revision, Step};
+
+/// Runs the loop.
+pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
+    let (sets, pods) = (context.informers.informer::<StatefulSet>(), context.informers.informer::<Pod>());
+    let revisions = context.informers.informer::<ControllerRevision>();
+    let claims = context.informers.informer::<PersistentVolumeClaim>();
+    index_by_controller(&pods);
+    index_by_controller(&revisions);
+    let control = PodControl {
+        context: context.clone(),
+        claims: claims.clone(),
+        events: Events::new(context, "statefulset-controller"),
+        expectations: Arc::new(Expectations::new(Arc::clone(&context.clock))),
+    };
+    let loop_ = StatefulSetLoop {
+        context: context.clone(),
+        sets: sets.clone(),
+        pods: pods.clone(),
+        revisions: revisions.clone(),
+        control: Arc::new(control),
+    };
+    let controller = Controller::new(loop_, Arc::clone(&context.clock)).max_concurrent_reconciles(WORKERS);
+    let queue = controller.queue().clone();
+    sets.add_event_handler(enqueue_request_for_object::<StatefulSet>(queue.clone()));
+    pods.add_event_handler(EnqueueController {
+        queue,
+        owners: sets.lister(),
+        selector: |set: &StatefulSet| selector_of(&set.spec.as_ref()?.selector),
+        batch: Duration::ZERO,
+    });
+    let caches = vec![filled(&sets), filled(&pods), filled(&revisions), filled(&claims)];
+    Box::pin(drive(context.stop.clone(), caches, controller))
+}
+
+/// Carries out steps, and tells of them.
+struct PodControl {
+    context: ControllerContext,
+    claims: SharedIndexInformer<PersistentVolumeClaim>,
+    events: Events,
+    expectations: Arc<Expectations>,
+}
+
+impl PodControl {
+    fn tell(&self, verb: &str, set: &StatefulSet, pod: &Pod, error: Option<&Error>) {
+        let (pod, name) = (pod.identity().name, set.identity().name);
+        match error {
+            None => {
+                let message = format!("{verb} Pod {pod} in StatefulSet {name} successful");
+                self.events.normal(set, &format!("Successful{verb}"), message);
+            }
+            Some(error) => {
+                let message = format!("{verb} Pod {pod} in StatefulSet {name} failed error: {error}");
+                self.events.warning(set, &format!("Failed{verb}"), message);
+            }
+        }
+    }
+
+    async fn carry_out(&self, key: &Key, set: &StatefulSet, step: &Step) -> Result<(), Error> {
+        let api = Api::<Pod>::namespaced(&self.context.client, key.namespace());
+        match step {
+            Step::Create(pod) => {
+                let created = async {
+                    self.create_claims(key, set, pod).await?;
+                    api.create(pod).await
+                }
+                .await;
+                match created {
+                    Ok(created) => {
+                        self.expectations.created(key, &created);
+                        self.tell("Create", set, &created, None);
+                        self.set_retention(key, set, &created).await
+                    }
+                    Err(error) if error.is_already_exists() => Err(error),
+                    Err(error) => {
+                        self.tell("Create", set, pod, Some(&error));
+                        Err(error)
+                    }
+                }
+            }
+            Step::Claims(pod) => {
+                self.create_claims(key, set, pod).await?;
+                self.set_retention(key, set, pod).await
+            }
+            Step::Retention(pod) => self.set_retention(key, set, pod).await,
+            Step::Update(pod) => {
+                let updated = api.update(pod).await;
+                self.tell("Update", set, pod, updated.as_ref().err());
+                self.expectations.created(key, &updated?);
+                Ok(())
+            }
+            Step::Delete(pod) => {
+                let deleted = match api.delete(pod.identity().name, &DeleteOptions::default()).await {
+                    Err(error) if error.is_not_found() => Ok(()),
+                    other => other,
+                };
+                self.tell("Delete", set, pod, deleted.as_ref().err());
+                deleted?;
+                self.expectations.deleted(key, &**pod);
+                Ok(())
+            }
+        }
+    }
+
+    async fn create_claims(&self, key: &Key, set: &StatefulSet, pod: &Pod) -> Result<(), Error> {
+        let Some(ordinal) = pods::ordinal(set, pod) else { return Ok(()) };
+        let api = Api::<PersistentVolumeClaim>::namespaced(&self.context.client, key.namespace());
+        for (_, claim) in pods::claims(set, ordinal) {
+            let name = claim.identity().name;
+            match self.claims.lister().namespace(key.namespace()).get(name) {
+                Some(there) if there.metadata.deletion_timestamp.is_some() => {
+                    return Err(Error::Decode(format!("pvc {name} is being deleted")));
+                }
+                Some(_) => continue,
+                None => {}
+            }
+            let (pod, set_name) = (pod.identity().name, set.identity().name);
+            match api.create(&claim).await {
+                Ok(_) => {
+                    let message = format!("Create Claim {name} Pod {pod} in StatefulSet {set_name} success");
+                    self.events.normal(set, "SuccessfulCreate", message);
+                }
+                // The cache is behind.
+                Err(error) if error.is_already_exists() => {}
+                Err(error) => {
+                    let message =
+                        format!("Create Claim {name} for Pod {pod} in StatefulSet {set_name} failed error: {error}");
+                    self.events.warning(set, "FailedCreate", message);
+                    return Err(Error::Decode(format!("failed to create PVC {name}: {error}")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn set_retention(&self, key: &Key, set: &StatefulSet, pod: &Pod) -> Result<(), Error> {
+        let Some(ordinal) = pods::ordinal(set, pod) else { return Ok(()) };
+        let api = Api::<PersistentVolumeClaim>::namespaced(&self.context.client, key.namespace());
+        for (_, claim) in pods::claims(set, ordinal) {
+            let there = self.claims.lister().namespace(key.namespace()).get(claim.identity().name);
+            let Some(there) = there else { continue };
+            if let Some(owners) = pods::new_owners(&there, set, pod) {
+                let mut changed = (*there).clone();
+                changed.metadata.owner_references = Some(owners).filter(|owners| !owners.is_empty());
+                api.update(&changed).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+struct StatefulSetLoop {
+    context: ControllerContext,
+    sets: SharedIndexInformer<StatefulSet>,
+    pods: SharedIndexInformer<Pod>,
+    revisions: SharedIndexInformer<ControllerRevision>,
+    control: Arc<PodControl>,
+}
+
+impl StatefulSetLoop {
+    fn revisions_api(&self, key: &Key) -> Api<ControllerRevision> {
+        Api::namespaced(&self.context.client, key.namespace())
+    }
+
+    fn manager<'a, K>(&self, key: &Key, set: &'a StatefulSet) -> ControllerRefManager<'a, StatefulSet, K>
+    where
+        K: capstan_api::Resource,
+    {
+        ControllerRefManager {
+            owner: set,
+            owners: Api::namespaced(&self.context.client, key.namespace()),
+            objects: Api::namespaced(&self.context.client, key.namespace()),
+            finalizers: &[],
+        }
+    }
+
+    /// All revisions, oldest first, the newest being that of the present template.
+    async fn sync_revisions(
+        &self,
+        key: &Key,
+        set: &StatefulSet,
+        mut revisions: Vec<ControllerRevision>,
+        collisions: &mut i32,
+    ) -> Result<Vec<ControllerRevision>, Error> {
+        let spec = set.spec.clone().unwrap_or_default();
+        history::sort(&mut revisions);
+        let api = self.revisions_api(key);
+        match history::newest(&revisions, &history::data(&spec.template)) {
+            Newest::Is(_) => {}
+            Newest::Again(again) => {
+                let written = api.update(&again).await?;
+                self.control.expectations.created(key, &written);
+                revisions.retain(|revision| revision.metadata.uid != written.metadata.uid);
+                revisions.push(written);
+            }
+            Newest::New => {
+                let new = history::new(set, &spec.template, history::next_revision(&revisions), *collisions);
+                let written = history::create(&api, set.identity().name, new, collisions).await?;
+                self.control.expectations.created(key, &written);
+                revisions.push(written);
+            }
+        }
+        Ok(revisions)
+    }
+
+    /// Deletes revisions that nothing is of, beyond those to keep.
+    async fn truncate(
+        &self,
+        key: &Key,
+        set: &StatefulSet,
+        revisions: &[ControllerRevision],
+        live: &[&str],
+    ) -> Result<(), Error> {
+        let limit = set.spec.as_ref().and_then(|spec| spec.revision_history_limit).unwrap_or(10);
+        let Ok(limit) = usize::try_from(limit) else { return Ok(()) };
+        let dead: Vec<_> = revisions.iter().filter(|r| !live.contains(&r.identity().name)).collect();
+        for revision in &dead[..dead.len().saturating_sub(limit)] {
+            match self.revisions_api(key).delete(revision.identity().name, &DeleteOptions::default()).await {
+                Err(error) if !error.is_not_found() => return Err(error),
+                _ => self.control.expectations.deleted(key, *revision),
+            }
+        }
+        Ok(())
+    }
+
+    async fn carry_out(&self, key: &Key, set: &Arc<StatefulSet>, steps: Vec<Step>, burst: bool) -> Result<(), Error> {
+        if !burst {
+            for step in &steps {
+                self.control.carry_out(key, set, step).await?;
+            }
+            return Ok(());
+        }
+        let steps = Arc::new(steps);
+        slow_start_batch(steps.len(), |at| {
+            let (control, set, key) = (Arc::clone(&self.control), Arc::clone(set), key.clone());
+            let steps = Arc::clone(&steps);
+            async move { control.carry_out(&key, &set, &steps[at]).await }
+        })
+        .await
+        .1
+    }
+}
+
+impl Reconciler for StatefulSetLoop {
+    async fn reconcile(&self, key: Key) -> Result<Action, ReconcileError> {
+        let expectations = &self.control.expectations;
+        let Some(set) = self.sets.lister().get(&key) else {
+            expectations.forget(&key);
+            return Ok(Action::Done);
+        };
+        if !expectations.is_current(&key, &*set)
+            || !expectations.satisfied(&key, &self.pods)
+            || !expectations.satisfied(&key, &self.revisions)
+        {
+            return Ok(Action::RequeueAfter(RECHECK));
+        }
+        let Some(spec) = &set.spec else { return Ok(Action::Done) };
+        let Some(selector) = selector_of(&spec.selector) else { return Ok(Action::Done) };
+        let found = candidates(self.revisions.indexer(), &*set, &selector);
+        let found = self.manager::<ControllerRevision>(&key, &set).claim(found, |r| r.is_selected(&selector)).await?;
+        let found: Vec<ControllerRevision> = found.iter().map(|revision| (**revision).clone()).collect();
+        let pods = candidates(self.pods.indexer(), &*set, &selector);
+        let fits = |pod: &Pod| pod.is_selected(&selector) && pods::ordinal(&set, pod).is_some();
+        let pods = self.manager::<Pod>(&key, &set).claim(pods, fits).await?;
+        let pods: Vec<&Pod> = pods.iter().map(|pod| &**pod).collect();
+
+        let before = set.status.clone().unwrap_or_default();
+        let mut collisions = before.collision_count.unwrap_or_default();
+        let revisions = self.sync_revisions(&key, &set, found, &mut collisions).await?;
+        let Some(newest) = revisions.last() else { return Ok(Action::Done) };
+        let current = revisions.iter().find(|r| Some(r.identity().name) == before.current_revision.as_deref());
+        let current = current.unwrap_or(newest);
+        let kept = history::template(current).unwrap_or_else(|| spec.template.clone());
+        let now = self.context.clock.now();
+        let plan = plan::plan(
+            &set,
+            &pods,
+            &Revision { name: current.identity().name, template: &kept },
+            &Revision { name: newest.identity().name, template: &spec.template },
+            collisions,
+            now,
+        );
+        let acted = plan.steps.iter().any(|step| matches!(step, Step::Create(_) | Step::Delete(_)));
+        let burst = spec.pod_management_policy.as_deref() == Some("Parallel");
+        let done = self.carry_out(&key, &set, plan.steps, burst).await;
+        // A pod that came or went is told of soon, and then there is a status to write that is true for longer.
+        if (!acted || done.is_err()) && plan.status != before {
+            let changed = StatefulSet { status: Some(plan.status), ..(*set).clone() };
+            let api = Api::<StatefulSet>::namespaced(&self.context.client, key.namespace());
+            expectations.wrote(&key, &api.update_status(&changed).await?);
+        }
+        done?;
+        let mut live: Vec<&str> = pods.iter().map(|pod| pods::revision(pod)).collect();
+        live.extend([current.identity().name, newest.identity().name]);
+        self.truncate(&key, &set, &revisions, &live).await?;
+        let min_ready = spec.min_ready_seconds.unwrap_or_default();
+        Ok(next_availability(&pods, min_ready, now).map_or(Action::Done, Action::RequeueAfter))
+    }
+}

@@ -1,0 +1,116 @@
+//! CronJobs, and Jobs that go away by themselves.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use k8s_openapi::api::{
+    batch::v1::{CronJob, Job},
+    core::v1::{Event, Pod},
+};
+
+use crate::{cluster::Cluster, job::end};
+
+fn cron(schedule: &str, more: &str) -> String {
+    format!(
+        "{{apiVersion: batch/v1, kind: CronJob, metadata: {{name: tick}}, spec: {{schedule: '{schedule}', {more}
+           jobTemplate: {{spec: {{template: {{spec: {{restartPolicy: Never, containers: [{{name: c, image: i}}]}}}}}}}}}}}}"
+    )
+}
+
+async fn names(cluster: &Cluster) -> BTreeSet<String> {
+    cluster.list::<Job>().await.into_iter().map(|job| job.metadata.name.unwrap()).collect()
+}
+
+async fn reasons(cluster: &Cluster) -> BTreeSet<String> {
+    cluster.list::<Event>().await.into_iter().filter_map(|event| event.reason).collect()
+}
+
+#[tokio::test]
+async fn a_day() {
+    let cluster = Cluster::start(&["cronjob-controller", "job-controller"]).await;
+    cluster.create::<CronJob>(&cron("0 */2 * * *", "successfulJobsHistoryLimit: 3,")).await;
+    cluster.settle().await;
+    let mut seen = BTreeSet::new();
+    for _ in 0..12 {
+        cluster.clock.advance(Duration::from_secs(2 * 3600));
+        cluster
+            .until("the next Job is there", || async { names(&cluster).await.iter().any(|n| !seen.contains(n)) })
+            .await;
+        seen.extend(names(&cluster).await);
+        cluster
+            .until("its pod is there", || async {
+                let pods = cluster.list::<Pod>().await;
+                pods.iter().any(|pod| pod.status.as_ref().unwrap().phase.as_deref() == Some("Pending"))
+            })
+            .await;
+        for pod in cluster.list::<Pod>().await {
+            if pod.status.as_ref().unwrap().phase.as_deref() == Some("Pending") {
+                end(&cluster, &pod, 0).await;
+            }
+        }
+        cluster.until_object("tick", |cron: &CronJob| cron.status.as_ref().is_some_and(|s| s.active.is_none())).await;
+    }
+    assert_eq!(seen.len(), 12, "{seen:?}");
+    cluster.until("only three are kept", || async { names(&cluster).await.len() == 3 }).await;
+    // 2026-03-02T12:00:00Z and each two hours after.
+    let first = "2026-03-02T12:00:00Z".parse::<capstan_clock::Timestamp>().unwrap().as_second() / 60;
+    let expected: BTreeSet<String> = (0..12).map(|n| format!("tick-{}", first + n * 120)).collect();
+    assert_eq!(seen, expected);
+    let cron = cluster.get::<CronJob>("tick").await;
+    let status = cron.status.unwrap();
+    assert_eq!(status.last_schedule_time.unwrap().0.to_string(), "2026-03-03T10:00:00Z");
+    assert!(status.last_successful_time.is_some());
+}
+
+#[tokio::test]
+async fn one_at_a_time() {
+    // Whoever takes longer than an hour: is let, is in the way, is replaced.
+    for (policy, expected) in [("Allow", 3), ("Forbid", 1), ("Replace", 1)] {
+        let cluster = Cluster::start(&["cronjob-controller"]).await;
+        cluster.create::<CronJob>(&cron("@hourly", &format!("concurrencyPolicy: {policy},"))).await;
+        cluster.settle().await;
+        for hour in 1..=3 {
+            cluster.clock.advance(Duration::from_secs(3600));
+            cluster.settle().await;
+            if hour == 3 {
+                assert_eq!(names(&cluster).await.len(), expected, "{policy}");
+                let first = names(&cluster).await.iter().any(|name| name.ends_with("540"));
+                let active = cluster.get::<CronJob>("tick").await.status.unwrap().active.unwrap().len();
+                assert_eq!(active, expected, "{policy} {first}");
+            }
+        }
+        assert_eq!(reasons(&cluster).await.contains("JobAlreadyActive"), policy == "Forbid");
+    }
+}
+
+#[tokio::test]
+async fn what_was_missed() {
+    let mut cluster = Cluster::start(&["cronjob-controller"]).await;
+    cluster.create::<CronJob>(&cron("* * * * *", "")).await;
+    cluster.stop_manager().await;
+    cluster.clock.advance(Duration::from_secs(3 * 3600));
+    cluster.start_manager(u64::MAX);
+    cluster.settle().await;
+    assert_eq!(names(&cluster).await.len(), 1, "the last one that was missed, not all of them");
+    assert!(reasons(&cluster).await.contains("TooManyMissedTimes"));
+    // What never comes, and what is no schedule, is told of and left alone.
+    let cluster = Cluster::start(&["cronjob-controller"]).await;
+    cluster.create::<CronJob>(&cron("59 23 31 2 *", "")).await;
+    cluster.clock.advance(Duration::from_secs(3600));
+    cluster.until("it is told", || async { reasons(&cluster).await.contains("InvalidSchedule") }).await;
+    assert_eq!(names(&cluster).await.len(), 0);
+}
+
+#[tokio::test]
+async fn gone_after_a_while() {
+    let cluster = Cluster::start(&["job-controller", "ttl-after-finished-controller"]).await;
+    cluster.create::<Job>(&crate::job::job("ttlSecondsAfterFinished: 100,")).await;
+    cluster.until("a pod is there", || async { cluster.list::<Pod>().await.len() == 1 }).await;
+    end(&cluster, &cluster.list::<Pod>().await[0], 0).await;
+    cluster.settle().await;
+    cluster.clock.advance(Duration::from_secs(80));
+    cluster.settle().await;
+    assert!(cluster.get::<Job>("work").await.metadata.deletion_timestamp.is_none());
+    cluster.clock.advance(Duration::from_secs(25));
+    // Nobody collects garbage here: it is marked, and waits for its pods.
+    cluster.until_object("work", |job: &Job| job.metadata.deletion_timestamp.is_some()).await;
+}

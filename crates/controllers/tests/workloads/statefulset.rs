@@ -1,0 +1,135 @@
+//! StatefulSets.
+
+use k8s_openapi::api::{
+    apps::v1::{ControllerRevision, StatefulSet},
+    core::v1::{PersistentVolumeClaim, Pod},
+};
+
+use crate::cluster::Cluster;
+
+fn web(more: &str) -> String {
+    format!(
+        "{{apiVersion: apps/v1, kind: StatefulSet, metadata: {{name: web}}, spec: {{replicas: 3, serviceName: web, {more}
+           selector: {{matchLabels: {{app: web}}}}, template: {{metadata: {{labels: {{app: web}}}},
+           spec: {{containers: [{{name: c, image: one}}]}}}},
+           volumeClaimTemplates: [{{metadata: {{name: data}}, spec: {{accessModes: [ReadWriteOnce],
+             resources: {{requests: {{storage: 1Gi}}}}}}}}]}}}}"
+    )
+}
+
+/// The pods and their images.
+async fn pods(cluster: &Cluster) -> Vec<String> {
+    let mut pods: Vec<_> = cluster.list::<Pod>().await;
+    pods.retain(|pod| pod.metadata.deletion_timestamp.is_none());
+    let mut pods: Vec<_> = pods
+        .into_iter()
+        .map(|pod| {
+            format!("{} {}", pod.metadata.name.unwrap(), pod.spec.unwrap().containers[0].image.as_ref().unwrap())
+        })
+        .collect();
+    pods.sort();
+    pods
+}
+
+async fn claims(cluster: &Cluster) -> Vec<(String, Vec<String>)> {
+    let claims = cluster.list::<PersistentVolumeClaim>().await.into_iter();
+    let owners = |claim: &PersistentVolumeClaim| {
+        claim.metadata.owner_references.iter().flatten().map(|owner| owner.name.clone()).collect()
+    };
+    let mut claims: Vec<_> = claims.map(|claim| (claim.metadata.name.clone().unwrap(), owners(&claim))).collect();
+    claims.sort();
+    claims
+}
+
+fn is_done(set: &StatefulSet) -> bool {
+    let status = set.status.clone().unwrap_or_default();
+    let wanted = set.spec.as_ref().unwrap().replicas.unwrap();
+    status.observed_generation == set.metadata.generation
+        && (status.replicas, status.ready_replicas.unwrap_or_default()) == (wanted, wanted)
+        && status.current_revision == status.update_revision
+}
+
+async fn change(cluster: &Cluster, image: &str, partition: i32) {
+    cluster
+        .change::<StatefulSet>("web", |set| {
+            let spec = set.spec.as_mut().unwrap();
+            spec.template.spec.as_mut().unwrap().containers[0].image = Some(image.to_owned());
+            let strategy = spec.update_strategy.get_or_insert_default();
+            strategy.rolling_update.get_or_insert_default().partition = Some(partition);
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn one_after_the_other() {
+    let cluster = Cluster::start(&["statefulset-controller"]).await;
+    cluster.create::<StatefulSet>(&web("")).await;
+    cluster.until("the first is there", || async { pods(&cluster).await.len() == 1 }).await;
+    cluster.settle().await;
+    assert_eq!(pods(&cluster).await, ["web-0 one"], "the others wait for it");
+    assert_eq!(claims(&cluster).await, [("data-web-0".to_owned(), vec![])]);
+    let _node = cluster.play_node();
+    cluster.until_object("web", is_done).await;
+    assert_eq!(pods(&cluster).await, ["web-0 one", "web-1 one", "web-2 one"]);
+    let pod = cluster.get::<Pod>("web-1").await;
+    let labels = pod.metadata.labels.unwrap();
+    assert_eq!(labels["statefulset.kubernetes.io/pod-name"], "web-1");
+    assert_eq!(labels["apps.kubernetes.io/pod-index"], "1");
+    let spec = pod.spec.unwrap();
+    assert_eq!((spec.hostname.as_deref(), spec.subdomain.as_deref()), (Some("web-1"), Some("web")));
+    let volume = &spec.volumes.unwrap()[0];
+    assert_eq!(volume.persistent_volume_claim.as_ref().unwrap().claim_name, "data-web-1");
+
+    // An update, first only above a partition, then of all.
+    change(&cluster, "two", 2).await;
+    cluster.until("the last is new", || async { pods(&cluster).await.contains(&"web-2 two".to_owned()) }).await;
+    cluster.settle().await;
+    assert_eq!(pods(&cluster).await, ["web-0 one", "web-1 one", "web-2 two"]);
+    let partly = cluster.get::<StatefulSet>("web").await.status.unwrap();
+    assert_eq!((partly.updated_replicas, partly.current_replicas), (Some(1), Some(2)));
+    assert_ne!(partly.current_revision, partly.update_revision);
+    change(&cluster, "two", 0).await;
+    cluster.until_object("web", |set| is_done(set)).await;
+    cluster.until("all are new", || async { pods(&cluster).await == ["web-0 two", "web-1 two", "web-2 two"] }).await;
+    assert_eq!(cluster.list::<ControllerRevision>().await.len(), 2);
+
+    // Back to what was: the revision of then is the newest again.
+    change(&cluster, "one", 0).await;
+    cluster
+        .until("all are as before", || async { pods(&cluster).await == ["web-0 one", "web-1 one", "web-2 one"] })
+        .await;
+    let mut numbers: Vec<i64> = cluster.list::<ControllerRevision>().await.iter().map(|r| r.revision).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, [2, 3]);
+
+    // Fewer: the last goes first, and the claims stay.
+    cluster.change::<StatefulSet>("web", |set| set.spec.as_mut().unwrap().replicas = Some(1)).await;
+    cluster.until("one is left", || async { pods(&cluster).await == ["web-0 one"] }).await;
+    assert_eq!(claims(&cluster).await.len(), 3);
+    cluster.until_object("web", is_done).await;
+}
+
+#[tokio::test]
+async fn all_at_once_and_claims_that_go() {
+    let cluster = Cluster::start(&["statefulset-controller"]).await;
+    let policy = "podManagementPolicy: Parallel, ordinals: {start: 5},
+                  persistentVolumeClaimRetentionPolicy: {whenScaled: Delete, whenDeleted: Delete},";
+    cluster.create::<StatefulSet>(&web(policy)).await;
+    cluster.until("all are there", || async { pods(&cluster).await == ["web-5 one", "web-6 one", "web-7 one"] }).await;
+    let owned = |owner: &'static str| move |claims: &[(String, Vec<String>)]| claims.iter().all(|(_, o)| o == &[owner]);
+    let of_set = owned("web");
+    let _node = cluster.play_node();
+    cluster
+        .until("the claims go with the set", || async {
+            let claims = claims(&cluster).await;
+            claims.len() == 3 && of_set(&claims)
+        })
+        .await;
+    cluster.change::<StatefulSet>("web", |set| set.spec.as_mut().unwrap().replicas = Some(2)).await;
+    cluster
+        .until("one goes, and its claim with it", || async {
+            let claims = claims(&cluster).await;
+            pods(&cluster).await.len() == 2 && claims[2] == ("data-web-7".to_owned(), vec!["web-7".to_owned()])
+        })
+        .await;
+}
