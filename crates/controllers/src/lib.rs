@@ -4,6 +4,7 @@
 //! `run`, which works on what all loops share (a [`ControllerContext`]) until it is told to stop; [`CONTROLLERS`] is
 //! the table of all of them, by upstream's names.
 
+mod attach_detach;
 mod certificates;
 mod context;
 mod controller_ref;
@@ -28,6 +29,7 @@ mod podautoscaler;
 mod pods;
 mod recorder;
 mod replicaset;
+mod resource_claim;
 mod root_ca_cert_publisher;
 mod service_cidr;
 mod service_pods;
@@ -57,12 +59,14 @@ pub const CONTROLLERS: &[Descriptor] = &[
     Descriptor { name: "garbage-collector-controller", on_by_default: true, run: garbage_collector::run },
     Descriptor { name: "horizontal-pod-autoscaler-controller", on_by_default: true, run: podautoscaler::run },
     Descriptor { name: "namespace-controller", on_by_default: true, run: namespace::run },
+    Descriptor { name: "persistentvolume-attach-detach-controller", on_by_default: true, run: attach_detach::run },
     Descriptor { name: "persistentvolume-binder-controller", on_by_default: true, run: persistentvolume::run },
     Descriptor { name: "persistentvolume-expander-controller", on_by_default: true, run: volume_expander::run },
     Descriptor { name: "persistentvolume-protection-controller", on_by_default: true, run: volume_protection::run_volumes },
     Descriptor { name: "persistentvolumeclaim-protection-controller", on_by_default: true, run: volume_protection::run_claims },
     Descriptor { name: "replicaset-controller", on_by_default: true, run: replicaset::run },
     Descriptor { name: "replicationcontroller-controller", on_by_default: true, run: replicaset::run_replication_controllers },
+    Descriptor { name: "resourceclaim-controller", on_by_default: true, run: resource_claim::run },
     Descriptor { name: "root-ca-certificate-publisher-controller", on_by_default: true, run: root_ca_cert_publisher::run },
     Descriptor { name: "service-cidr-controller", on_by_default: true, run: service_cidr::run },
     Descriptor { name: "serviceaccount-controller", on_by_default: true, run: serviceaccount::run },
