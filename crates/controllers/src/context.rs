@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use capstan_client::{BoxFuture, Client, SharedInformerFactory};
 use capstan_clock::{SharedClock, SharedIds};
-use capstan_runtime::Stop;
+use capstan_runtime::{EventRecorder, Stop};
 
 use crate::{certificates::CertificateSigner, metadata::MetadataInformers, persistentvolume::LocalPath};
 
@@ -69,6 +69,11 @@ impl ControllerContext {
             stop,
             options: Arc::new(options),
         }
+    }
+
+    /// Who tells of what happens, in the name of a component.
+    pub(crate) fn recorder(&self, component: &str) -> EventRecorder {
+        EventRecorder::new(&self.client, component, Arc::clone(&self.clock), Arc::clone(&self.ids))
     }
 }
 

@@ -10,6 +10,7 @@ mod context;
 mod controller_ref;
 mod deployment;
 mod discovery;
+mod disruption;
 mod drive;
 mod endpoints;
 mod endpointslice;
@@ -21,6 +22,7 @@ mod garbage_collector;
 mod hash;
 mod metadata;
 mod namespace;
+mod node_lifecycle;
 mod overlay;
 mod percent;
 mod persistentvolume;
@@ -31,10 +33,16 @@ mod recorder;
 mod replicaset;
 mod resource_claim;
 mod root_ca_cert_publisher;
+mod pod_gc;
+mod pods;
+mod recorder;
+mod replicaset;
+mod root_ca;
 mod service_cidr;
 mod service_pods;
 mod serviceaccount;
 mod slow_start;
+mod taint_eviction;
 mod volume_expander;
 mod volume_protection;
 mod workload;
@@ -52,6 +60,7 @@ pub const CONTROLLERS: &[Descriptor] = &[
     Descriptor { name: "certificatesigningrequest-cleaner-controller", on_by_default: true, run: certificates::cleaner::run },
     Descriptor { name: "certificatesigningrequest-signing-controller", on_by_default: true, run: certificates::signing::run },
     Descriptor { name: "deployment-controller", on_by_default: true, run: deployment::run },
+    Descriptor { name: "disruption-controller", on_by_default: true, run: disruption::run },
     Descriptor { name: "endpoints-controller", on_by_default: true, run: endpoints::run },
     Descriptor { name: "endpointslice-controller", on_by_default: true, run: endpointslice::run },
     Descriptor { name: "endpointslice-mirroring-controller", on_by_default: true, run: endpointslice_mirroring::run },
@@ -60,15 +69,19 @@ pub const CONTROLLERS: &[Descriptor] = &[
     Descriptor { name: "horizontal-pod-autoscaler-controller", on_by_default: true, run: podautoscaler::run },
     Descriptor { name: "namespace-controller", on_by_default: true, run: namespace::run },
     Descriptor { name: "persistentvolume-attach-detach-controller", on_by_default: true, run: attach_detach::run },
+    Descriptor { name: "node-lifecycle-controller", on_by_default: true, run: node_lifecycle::run },
     Descriptor { name: "persistentvolume-binder-controller", on_by_default: true, run: persistentvolume::run },
     Descriptor { name: "persistentvolume-expander-controller", on_by_default: true, run: volume_expander::run },
     Descriptor { name: "persistentvolume-protection-controller", on_by_default: true, run: volume_protection::run_volumes },
     Descriptor { name: "persistentvolumeclaim-protection-controller", on_by_default: true, run: volume_protection::run_claims },
+    Descriptor { name: "pod-garbage-collector-controller", on_by_default: true, run: pod_gc::run },
     Descriptor { name: "replicaset-controller", on_by_default: true, run: replicaset::run },
     Descriptor { name: "replicationcontroller-controller", on_by_default: true, run: replicaset::run_replication_controllers },
     Descriptor { name: "resourceclaim-controller", on_by_default: true, run: resource_claim::run },
     Descriptor { name: "root-ca-certificate-publisher-controller", on_by_default: true, run: root_ca_cert_publisher::run },
+    Descriptor { name: "root-ca-certificate-publisher-controller", on_by_default: true, run: root_ca::run },
     Descriptor { name: "service-cidr-controller", on_by_default: true, run: service_cidr::run },
     Descriptor { name: "serviceaccount-controller", on_by_default: true, run: serviceaccount::run },
+    Descriptor { name: "taint-eviction-controller", on_by_default: true, run: taint_eviction::run },
     Descriptor { name: "volumeattributesclass-protection-controller", on_by_default: true, run: volume_protection::run_attributes_classes },
 ];

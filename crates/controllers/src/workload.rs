@@ -1,4 +1,4 @@
-//! What the drivers of workload loops share: indices, handlers that find the owner, the run until stop.
+//! What the drivers of workload loops share: indices, and handlers that find the owner.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,12 +9,9 @@ use capstan_api::{
 };
 use capstan_client::{
     Deleted, Key, Lister, ResourceEventHandler, SharedIndexInformer,
-    beat::{Either, race},
     store::{IndexFunc, Indexer, Indexers},
 };
-use capstan_runtime::{Controller, Reconciler, workqueue::PriorityQueue};
-
-use crate::ControllerContext;
+use capstan_runtime::workqueue::PriorityQueue;
 
 /// The index of objects by the uid of who controls them.
 const CONTROLLER_INDEX: &str = "controllerUID";
@@ -120,21 +117,4 @@ impl<K: Object + Resource, O: Resource + Object> ResourceEventHandler<K> for Enq
 
 fn labels<K: Resource>(object: &K) -> &BTreeMap<String, String> {
     object.labels()
-}
-
-/// Runs a controller from when `synced` is over until the context says stop.
-pub(crate) async fn run_until_stopped<R: Reconciler>(
-    context: ControllerContext,
-    controller: Controller<R>,
-    synced: impl Future<Output = ()> + Send,
-) {
-    let queue = controller.queue().clone();
-    if let Either::Second(()) = race(synced, context.stop.stopped()).await {
-        return;
-    }
-    let running = tokio::spawn(controller.run());
-    context.stop.stopped().await;
-    queue.shut_down();
-    // Workers catch the panics of reconcilers, and there is nothing to do about other ones at the end.
-    let _ = running.await;
 }

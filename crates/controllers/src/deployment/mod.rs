@@ -21,8 +21,9 @@ use crate::{
     ControllerContext,
     controller_ref::{ControllerRefManager, controller_uid, is_namespace_terminating, selector_of},
     events::Events,
+    drive::{drive, filled},
     pods::expectations::{Expectations, RECHECK},
-    workload::{EnqueueController, WORKERS, candidates, controlled_by, index_by_controller, run_until_stopped},
+    workload::{EnqueueController, WORKERS, candidates, controlled_by, index_by_controller},
 };
 use plan::{Plan, Told};
 use status::reason;
@@ -63,12 +64,8 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
             }
         }
     }));
-    let synced = async move {
-        deployments.wait_for_sync().await;
-        sets.wait_for_sync().await;
-        pods.wait_for_sync().await;
-    };
-    Box::pin(run_until_stopped(context.clone(), controller, synced))
+    let caches = vec![filled(&deployments), filled(&sets), filled(&pods)];
+    Box::pin(drive(context.stop.clone(), caches, controller))
 }
 
 struct DeploymentLoop {

@@ -18,6 +18,7 @@ use crate::{
     ControllerContext,
     controller_ref::{ControllerRefManager, controller_uid, is_namespace_terminating},
     events::Events,
+    drive::{drive, filled},
     pods::{
         self,
         control::{PodControl, pod_from_template},
@@ -25,7 +26,7 @@ use crate::{
         rank::sort_for_deletion,
     },
     slow_start::{at_once, slow_start_batch},
-    workload::{EnqueueController, WORKERS, candidates, controlled_by, index_by_controller, run_until_stopped},
+    workload::{EnqueueController, WORKERS, candidates, controlled_by, index_by_controller},
 };
 use status::{Counts, Failure};
 
@@ -74,11 +75,7 @@ fn run_kind<K: Replicated>(context: &ControllerContext) -> BoxFuture<'static, ()
     let queue = controller.queue().clone();
     owners.add_event_handler(enqueue_request_for_object::<K>(queue.clone()));
     pods.add_event_handler(EnqueueController { queue, owners: owners.lister(), selector: K::selector });
-    let synced = async move {
-        owners.wait_for_sync().await;
-        pods.wait_for_sync().await;
-    };
-    Box::pin(run_until_stopped(context.clone(), controller, synced))
+    Box::pin(drive(context.stop.clone(), vec![filled(&owners), filled(&pods)], controller))
 }
 
 /// What is to be done about the number of pods.

@@ -13,10 +13,10 @@ use capstan_api::{
     object::Object,
     options::{DeleteOptions, ListOptions},
 };
-use capstan_client::{Api, BoxFuture, Client, SharedInformerFactory, Transport};
+use capstan_client::{Api, BoxFuture, Client, Event, SharedInformerFactory, Transport};
 use capstan_clock::{ManualClock, SeededIds};
-use capstan_controllers::{CONTROLLERS, ControllerContext};
-use capstan_runtime::{Stop, Stopper};
+use capstan_controllers::{CONTROLLERS, ControllerContext, ControllerOptions};
+use capstan_runtime::Stopper;
 use capstan_server::{Config, Server, authorization::UserInfo};
 use capstan_storage::{Memory, Options};
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
@@ -75,10 +75,9 @@ impl Cluster {
         let client = Client::new(transport);
         self.seed += 1;
         let (clock, ids) = (Arc::new(self.clock.clone()), Arc::new(SeededIds::new(self.seed)));
-        let informers = SharedInformerFactory::new(Arc::new(client.clone()), clock.clone(), ids.clone());
-        let (stopper, stop): (Stopper, Stop) = Stopper::new();
-        let informers = Arc::new(informers);
-        let context = ControllerContext { client, informers: Arc::clone(&informers), clock, ids, stop };
+        let (stopper, stop) = Stopper::new();
+        let context = ControllerContext::new(client, clock, ids, stop, ControllerOptions::default());
+        let informers = Arc::clone(&context.informers);
         let loops: Vec<BoxFuture<'static, ()>> = CONTROLLERS
             .iter()
             .filter(|descriptor| self.controllers.contains(&descriptor.name))
@@ -170,7 +169,7 @@ impl Cluster {
     /// Waits until nobody writes any more.
     pub(crate) async fn settle(&self) {
         let (mut before, mut calm) = (self.version().await, 0);
-        while calm < 20 {
+        while calm < 5 {
             for _ in 0..10 {
                 self.breathe().await;
             }
@@ -191,20 +190,20 @@ impl Cluster {
         let on = Arc::new(AtomicBool::new(true));
         let works = Arc::clone(&on);
         let task = tokio::spawn(async move {
-            loop {
-                tokio::task::yield_now().await;
-                if !works.load(Ordering::Relaxed) {
-                    continue;
+            let mut watch = pods.watch(&ListOptions::default()).await.unwrap();
+            while let Some(event) = watch.try_next().await.unwrap() {
+                let (Event::Added(pod) | Event::Modified(pod)) = event else { continue };
+                while !works.load(Ordering::Relaxed) {
+                    tokio::task::yield_now().await;
                 }
-                let Ok(list) = pods.list(&ListOptions::default()).await else { continue };
-                for pod in list.items {
-                    let name = pod.identity().name.to_owned();
-                    if pod.metadata.deletion_timestamp.is_some() {
-                        let now = DeleteOptions { grace_period_seconds: Some(0), ..DeleteOptions::default() };
-                        let _ = pods.delete(&name, &now).await;
-                    } else if pod.status.as_ref().and_then(|s| s.phase.as_deref()).unwrap_or("Pending") == "Pending" {
-                        let _ = pods.update_status(&running(pod, clock_time(&clock))).await;
-                    }
+                let name = pod.identity().name.to_owned();
+                // Who has no time left is deleted by the server itself.
+                if pod.metadata.deletion_grace_period_seconds.is_some_and(|seconds| seconds > 0) {
+                    let now = DeleteOptions { grace_period_seconds: Some(0), ..DeleteOptions::default() };
+                    let _ = pods.delete(&name, &now).await;
+                } else if pod.status.as_ref().and_then(|s| s.phase.as_deref()).unwrap_or("Pending") == "Pending" {
+                    // Somebody else may have been quicker; then there is another event.
+                    let _ = pods.update_status(&running(pod, clock_time(&clock))).await;
                 }
             }
         });
