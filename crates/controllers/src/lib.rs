@@ -4,6 +4,7 @@
 //! `run`, which works on what all loops share (a [`ControllerContext`]) until it is told to stop; [`CONTROLLERS`] is
 //! the table of all of them, by upstream's names.
 
+mod attach_detach;
 mod bootstrap;
 mod certificates;
 mod cluster_role_aggregation;
@@ -39,6 +40,7 @@ mod podautoscaler;
 mod pods;
 mod recorder;
 mod replicaset;
+mod resource_claim;
 mod resource_quota;
 mod root_ca;
 mod run;
@@ -47,11 +49,11 @@ mod service_pods;
 mod serviceaccount;
 mod serviceaccount_token;
 mod slow_start;
+mod statefulset;
 mod taint_eviction;
+mod ttl_after_finished;
 mod volume_expander;
 mod volume_protection;
-mod statefulset;
-mod ttl_after_finished;
 mod workload;
 mod written;
 
@@ -83,6 +85,7 @@ pub const CONTROLLERS: &[Descriptor] = &[
     Descriptor { name: "legacy-serviceaccount-token-cleaner-controller", on_by_default: true, run: legacy_token_cleaner::run },
     Descriptor { name: "namespace-controller", on_by_default: true, run: namespace::run },
     Descriptor { name: "node-lifecycle-controller", on_by_default: true, run: node_lifecycle::run },
+    Descriptor { name: "persistentvolume-attach-detach-controller", on_by_default: true, run: attach_detach::run },
     Descriptor { name: "persistentvolume-binder-controller", on_by_default: true, run: persistentvolume::run },
     Descriptor { name: "persistentvolume-expander-controller", on_by_default: true, run: volume_expander::run },
     Descriptor { name: "persistentvolume-protection-controller", on_by_default: true, run: volume_protection::run_volumes },
@@ -90,14 +93,15 @@ pub const CONTROLLERS: &[Descriptor] = &[
     Descriptor { name: "pod-garbage-collector-controller", on_by_default: true, run: pod_gc::run },
     Descriptor { name: "replicaset-controller", on_by_default: true, run: replicaset::run },
     Descriptor { name: "replicationcontroller-controller", on_by_default: true, run: replicaset::run_replication_controllers },
+    Descriptor { name: "resourceclaim-controller", on_by_default: true, run: resource_claim::run },
     Descriptor { name: "resourcequota-controller", on_by_default: true, run: resource_quota::run },
     Descriptor { name: "root-ca-certificate-publisher-controller", on_by_default: true, run: root_ca::run },
     Descriptor { name: "service-cidr-controller", on_by_default: true, run: service_cidr::run },
     Descriptor { name: "serviceaccount-controller", on_by_default: true, run: serviceaccount::run },
     Descriptor { name: "serviceaccount-token-controller", on_by_default: true, run: serviceaccount_token::run },
+    Descriptor { name: "statefulset-controller", on_by_default: true, run: statefulset::run },
     Descriptor { name: "taint-eviction-controller", on_by_default: true, run: taint_eviction::run },
     Descriptor { name: "token-cleaner-controller", on_by_default: true, run: bootstrap::run_cleaner },
-    Descriptor { name: "volumeattributesclass-protection-controller", on_by_default: true, run: volume_protection::run_attributes_classes },
-    Descriptor { name: "statefulset-controller", on_by_default: true, run: statefulset::run },
     Descriptor { name: "ttl-after-finished-controller", on_by_default: true, run: ttl_after_finished::run },
+    Descriptor { name: "volumeattributesclass-protection-controller", on_by_default: true, run: volume_protection::run_attributes_classes },
 ];

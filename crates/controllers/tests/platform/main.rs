@@ -5,6 +5,7 @@
 
 mod autoscaling;
 mod certificates;
+mod claims;
 mod harness;
 mod network;
 mod storage;

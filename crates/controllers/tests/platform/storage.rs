@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::{
     core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod},
-    storage::v1::StorageClass,
+    storage::v1::{CSIDriver, StorageClass, VolumeAttachment},
 };
 use serde_json::{Value, json};
 
@@ -323,4 +323,72 @@ async fn killed_between_any_two_writes() {
         cluster.until("volume gone", || async { get_volume(&cluster, &name).await.is_null().then_some(()) }).await;
         running.kill();
     }
+}
+
+#[tokio::test]
+async fn drivers_are_told_where_volumes_have_to_be() {
+    let cluster = Cluster::start().await;
+    let names = ["persistentvolume-attach-detach-controller", "persistentvolume-binder-controller"];
+    let running = cluster.run(&names);
+    for name in ["n1", "n2"] {
+        let _: Node = cluster
+            .create(json!({"metadata": {"name": name, "annotations":
+                {"volumes.kubernetes.io/controller-managed-attach-detach": "true"}},
+                "status": {"conditions": [{"type": "Ready", "status": "True"}]}}))
+            .await;
+    }
+    let csi = |driver: &str| json!({"hostPath": null, "csi": {"driver": driver, "volumeHandle": "h"}});
+    let _: CSIDriver = cluster.create(json!({"metadata": {"name": "easy"}, "spec": {"attachRequired": false}})).await;
+    volume(&cluster, "hard", "5Gi", "Retain", csi("disk")).await;
+    volume(&cluster, "easy", "5Gi", "Retain", csi("easy")).await;
+    for name in ["hard", "easy"] {
+        claim(&cluster, name, "5Gi", json!({"storageClassName": "", "volumeName": name})).await;
+        until_claim(&cluster, name, "Bound").await;
+        let mut pod = pod(name, &json!({"name": "v", "persistentVolumeClaim": {"claimName": name}}));
+        pod["spec"]["nodeName"] = json!("n1");
+        let _: Pod = cluster.create(pod).await;
+    }
+    let made = cluster
+        .until("an attachment", || async { cluster.list::<VolumeAttachment>("").await.into_iter().next() })
+        .await;
+    assert_eq!(made.spec.attacher, "disk");
+    assert_eq!(made.spec.node_name, "n1");
+    assert_eq!(made.spec.source.persistent_volume_name.as_deref(), Some("hard"));
+    cluster.set_status(&made, json!({"attached": true})).await;
+    cluster.event("default", "Normal SuccessfulAttachVolume AttachVolume.Attach succeeded for volume \"hard\"").await;
+    let node: Node = cluster.get("", "n1").await.unwrap();
+    assert_eq!(
+        serde_json::to_value(node.status.as_ref().unwrap().volumes_attached.as_ref()).unwrap(),
+        json!([{"name": "kubernetes.io/csi/disk^h", "devicePath": ""}])
+    );
+
+    // It can be on one node only, and leaves this one when that has let go of it.
+    let mut second = pod("second", &json!({"name": "v", "persistentVolumeClaim": {"claimName": "hard"}}));
+    second["spec"]["nodeName"] = json!("n2");
+    let _: Pod = cluster.create(second).await;
+    cluster
+        .event(
+            "default",
+            "Warning FailedAttachVolume Multi-Attach error for volume \"hard\" Volume is already used \
+                              by pod(s) hard",
+        )
+        .await;
+    cluster.set_status(&node, json!({"volumesInUse": ["kubernetes.io/csi/disk^h"]})).await;
+    cluster.delete_now::<Pod>("default", "hard").await;
+    cluster.pass(&running, 30).await;
+    assert_eq!(cluster.list::<VolumeAttachment>("").await[0].spec.node_name, "n1");
+    cluster.set_status(&node, json!({"volumesInUse": null})).await;
+    cluster
+        .until("it moves", || async {
+            let all = cluster.list::<VolumeAttachment>("").await;
+            (all.len() == 1 && all[0].spec.node_name == "n2").then_some(())
+        })
+        .await;
+    cluster
+        .until("the node knows", || async {
+            let node: Node = cluster.get("", "n1").await?;
+            node.status?.volumes_attached.unwrap_or_default().is_empty().then_some(())
+        })
+        .await;
+    running.kill();
 }
