@@ -50,8 +50,8 @@ pub(crate) struct Running {
     /// The address and port of that.
     pub(crate) address: IpAddr,
     pub(crate) port: u16,
-    /// The certificate of its authority, as PEM.
-    pub(crate) ca: String,
+    /// Its keys and certificates.
+    pub(crate) pki: Arc<Pki>,
     admin_token: String,
     /// What the store is.
     pub(crate) store: String,
@@ -82,7 +82,7 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, String>>) -> Resu
 impl Running {
     /// A kubeconfig of the administrator; the cluster, its context and the user go by these names.
     pub(crate) fn kubeconfig(&self, name: &str, user: &str) -> String {
-        pki::kubeconfig(name, &self.url, &self.ca, user, Credential::Token(&self.admin_token))
+        pki::kubeconfig(name, &self.url, &self.pki.ca.own.certificate, user, Credential::Token(&self.admin_token))
     }
 
     /// Ends it: requests under way are answered, watches are ended.
@@ -187,8 +187,7 @@ pub(crate) async fn start(flags: &Flags) -> Result<Running, String> {
         .map_err(|error| error.to_string())?;
     let host = if flags.bind_address.is_loopback() { flags.bind_address } else { advertise };
     let url = format!("https://{}", SocketAddr::new(host, port));
-    let ca = pki.ca.own.certificate.clone();
-    Ok(Running { handle, server, url, address: host, port, ca, admin_token: admin, store: kind })
+    Ok(Running { handle, server, url, address: host, port, pki: Arc::new(pki), admin_token: admin, store: kind })
 }
 
 async fn open_store(flags: &Flags, data_dir: &Path, clock: &SharedClock) -> Result<(SharedStore, String), String> {

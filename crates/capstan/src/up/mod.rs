@@ -2,6 +2,7 @@
 
 mod flags;
 mod kubeconfig;
+mod loops;
 mod nodes;
 mod state;
 
@@ -17,10 +18,8 @@ use std::{
 
 use capstan_client::Client;
 use capstan_clock::{Clock, Moment, OsIds, RealClock, SharedClock, SharedIds};
-use capstan_controllers::{ControllerContext, ControllerOptions};
-use capstan_runtime::{Stop, Stopper};
-use capstan_scheduler::{Scheduler, SchedulerConfig};
-use capstan_server::authorization::{SYSTEM_MASTERS, UserInfo};
+use capstan_runtime::Stopper;
+use capstan_server::authorization::UserInfo;
 use tokio::task::JoinSet;
 
 pub(crate) use flags::HELP;
@@ -133,10 +132,10 @@ async fn foreground(flags: &UpFlags, server_flags: &Flags, place: &Place) -> Res
     progress.done("store", &running.store);
     progress.done("api server", &format!("{}, {}", running.url, crate::KUBERNETES));
     let (stopper, stop) = Stopper::new();
-    let mut loops = JoinSet::new();
-    let controllers = start_controllers(&running, flags, &stop, &mut loops)?;
+    let mut tasks = JoinSet::new();
+    let controllers = loops::controllers(&running, flags, place, &stop, &mut tasks).await?;
     progress.done("controllers", &format!("{controllers} loops"));
-    start_scheduler(&running, &stop, &mut loops);
+    loops::scheduler(&running, &stop, &mut tasks);
     progress.done("scheduler", "default profile");
     let nodes = nodes::start(&running, flags, place).await?;
     progress.done("nodes", &nodes.what);
@@ -156,8 +155,8 @@ async fn foreground(flags: &UpFlags, server_flags: &Flags, place: &Place) -> Res
     stopper.stop();
     let clock = RealClock::new();
     tokio::select! {
-        () = async { while loops.join_next().await.is_some() {} } => {}
-        () = clock.sleep(LOOPS_END_WITHIN) => loops.shutdown().await,
+        () = async { while tasks.join_next().await.is_some() {} } => {}
+        () = clock.sleep(LOOPS_END_WITHIN) => tasks.shutdown().await,
     }
     running.shut_down().await;
     state.remove(&place.directory)
@@ -170,29 +169,6 @@ fn in_process(running: &Running, user: UserInfo, agent: &str) -> Client {
 
 fn clock_and_ids() -> (SharedClock, SharedIds) {
     (Arc::new(RealClock::new()), Arc::new(OsIds))
-}
-
-fn start_controllers(
-    running: &Running,
-    flags: &UpFlags,
-    stop: &Stop,
-    loops: &mut JoinSet<()>,
-) -> Result<usize, String> {
-    let which = capstan_controllers::select(&flags.controllers).map_err(|error| error.to_string())?;
-    let count = which.len();
-    let (clock, ids) = clock_and_ids();
-    let user = UserInfo::new("system:kube-controller-manager", [SYSTEM_MASTERS]);
-    let client = in_process(running, user, "kube-controller-manager");
-    let options = ControllerOptions { root_ca: running.ca.clone(), ..ControllerOptions::default() };
-    let context = ControllerContext::new(client, clock, ids, stop.clone(), options);
-    loops.spawn(async move { capstan_controllers::run(&context, &which).await });
-    Ok(count)
-}
-
-fn start_scheduler(running: &Running, stop: &Stop, loops: &mut JoinSet<()>) {
-    let (clock, ids) = clock_and_ids();
-    let client = in_process(running, UserInfo::new("system:kube-scheduler", [SYSTEM_MASTERS]), "kube-scheduler");
-    loops.spawn(Scheduler::new(client, clock, ids, SchedulerConfig::default()).run(stop.clone()));
 }
 
 /// Where the user's kubeconfig is.

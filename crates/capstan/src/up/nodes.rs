@@ -1,15 +1,20 @@
-//! The nodes of `capstan up`.
+//! The nodes of `capstan up`: this machine, or many that only pretend.
 
-use std::{env, sync::Arc, time::Duration};
+use std::{env, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
-use capstan_clock::{Clock as _, RealClock};
+use capstan_clock::{Clock as _, OsIds, RealClock};
 use capstan_kubelet::{
     node::Node,
-    runtime::{Runtime as _, process::Process},
+    runtime::{Runtime as _, cri::Cri, process::Process},
+    server::{KubeletServer, Masters},
+    simulated,
 };
-use capstan_runtime::Stopper;
-use capstan_server::authorization::UserInfo;
-use tokio::task::JoinSet;
+use capstan_runtime::{Stop, Stopper};
+use capstan_server::{
+    authorization::{SYSTEM_MASTERS, UserInfo},
+    pki,
+};
+use tokio::{net::TcpListener, task::JoinSet};
 
 use super::{
     clock_and_ids,
@@ -18,8 +23,14 @@ use super::{
 };
 use crate::server::Running;
 
+/// Where containerd listens.
+const CONTAINERD: &str = "/run/containerd/containerd.sock";
+
 /// How long the pods of all nodes have to end.
 const PODS_END_WITHIN: Duration = Duration::from_secs(40);
+
+/// How long the certificate of a node's server is valid; each start makes a new one.
+const SERVING_VALIDITY: Duration = Duration::from_hours(365 * 24);
 
 /// The nodes of a cluster.
 pub(super) struct Nodes {
@@ -46,30 +57,78 @@ pub(super) async fn start(running: &Running, flags: &UpFlags, place: &Place) -> 
     let mut tasks = JoinSet::new();
     let what = match flags.runtime {
         _ if flags.nodes == 0 => "none".to_owned(),
-        Runtime::Simulated => return Err("the simulated runtime is not here yet".to_owned()),
-        Runtime::Containerd => return Err("containerd is not here yet".to_owned()),
-        Runtime::Auto | Runtime::Process if flags.nodes > 1 => {
+        Runtime::Simulated => {
+            let names = (0..flags.nodes).map(|number| format!("{}-{number}", place.name)).collect();
+            let (clock, ids) = clock_and_ids();
+            let client = in_process(running, UserInfo::new("system:nodes", [SYSTEM_MASTERS]), "kubelet");
+            tasks.spawn(simulated::Nodes::new(client, clock, ids, names).run(stop));
+            format!("{}, simulated", flags.nodes)
+        }
+        _ if flags.nodes > 1 => {
             return Err("one machine is one node: more of them have to be --runtime simulated".to_owned());
         }
-        Runtime::Auto | Runtime::Process => {
-            let name = format!("{}-0", place.name);
-            let (clock, ids) = clock_and_ids();
-            let root = place.directory.join("nodes").join(&name);
-            let shim = env::current_exe().map_err(|error| error.to_string())?;
-            let addresses = vec![running.address.to_string()];
-            let process = Process::new(&root, &shim, addresses.clone(), Arc::clone(&clock), Arc::clone(&ids)).await;
-            let process = process.map_err(|error| format!("{}: {error}", root.display()))?;
-            let what = format!("{name}, {} runtime", process.name());
-            let user = UserInfo::new(&format!("system:node:{name}"), ["system:nodes"]);
-            let node = Node::builder(in_process(running, user, "kubelet"), clock, ids)
-                .name(&name)
-                .root_dir(&root)
-                .ips(addresses)
-                .runtime(Arc::new(process))
-                .build();
-            tasks.spawn(node.run(stop));
-            what
+        Runtime::Auto | Runtime::Process | Runtime::Containerd => {
+            this_machine(running, flags.runtime, place, &stop, &mut tasks).await?
         }
     };
     Ok(Nodes { what, stopper, running: tasks })
+}
+
+/// This machine as a node, with its server.
+async fn this_machine(
+    running: &Running,
+    runtime: Runtime,
+    place: &Place,
+    stop: &Stop,
+    tasks: &mut JoinSet<()>,
+) -> Result<String, String> {
+    let name = format!("{}-0", place.name);
+    let root = place.directory.join("nodes").join(&name);
+    let (clock, ids) = clock_and_ids();
+    let addresses = vec![running.address.to_string()];
+    let found = Path::new(CONTAINERD).exists();
+    let (runtime, what): (Arc<dyn capstan_kubelet::runtime::Runtime>, _) = match runtime {
+        Runtime::Containerd | Runtime::Auto if found || runtime == Runtime::Containerd => {
+            let cri = Cri::connect(Path::new(CONTAINERD), Arc::clone(&clock)).await;
+            (Arc::new(cri.map_err(|error| format!("{CONTAINERD}: {error}"))?), "containerd".to_owned())
+        }
+        _ => {
+            let shim = env::current_exe().map_err(|error| error.to_string())?;
+            let process = Process::new(&root, &shim, addresses.clone(), Arc::clone(&clock), Arc::clone(&ids)).await;
+            let process = process.map_err(|error| format!("{}: {error}", root.display()))?;
+            let why = if runtime == Runtime::Auto { " (no containerd found)" } else { "" };
+            let what = format!("{} runtime{why}", process.name());
+            (Arc::new(process), what)
+        }
+    };
+    let listener = TcpListener::bind(SocketAddr::new(running.address, 0)).await;
+    let listener = listener.map_err(|error| format!("the node cannot listen on {}: {error}", running.address))?;
+    let port = listener.local_addr().map_err(|error| error.to_string())?.port();
+    let user = UserInfo::new(&format!("system:node:{name}"), ["system:nodes"]);
+    let node = Node::builder(in_process(running, user, "kubelet"), clock, ids)
+        .name(&name)
+        .root_dir(&root)
+        .ips(addresses)
+        .port(port)
+        .runtime(runtime)
+        .build();
+    let server = KubeletServer::new(node.shared(), Arc::new(Masters));
+    let tls = Arc::new(serving(running, &name)?);
+    tasks.spawn(server.serve(listener, Some(tls), stop.clone()));
+    tasks.spawn(node.run(stop.clone()));
+    Ok(format!("{name}, {what}"))
+}
+
+/// What the server of a node shows, and whom it believes.
+fn serving(running: &Running, name: &str) -> Result<rustls::ServerConfig, String> {
+    let address = running.address.to_string();
+    let request = pki::Request {
+        common_name: &format!("system:node:{name}"),
+        organizations: &["system:nodes"],
+        alt_names: &[name, &address],
+        usages: &["digital signature", "key encipherment", "server auth"],
+        validity: SERVING_VALIDITY,
+    };
+    let certified = running.pki.ca.issue(&request, RealClock::new().now(), &OsIds).map_err(|error| error.to_string())?;
+    pki::server_config(&certified, &running.pki.ca.own.chain()).map_err(|error| error.to_string())
 }

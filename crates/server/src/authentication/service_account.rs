@@ -117,6 +117,12 @@ impl ServiceAccountToken {
     }
 }
 
+/// A token with these claims.
+#[must_use]
+pub fn sign_claims(key: &PrivateKey, claims: &Map) -> String {
+    jwt::sign(key, claims)
+}
+
 /// A token for a Secret of type `kubernetes.io/service-account-token`.
 #[must_use]
 pub fn legacy_token(key: &PrivateKey, namespace: &str, name: &str, uid: &str, secret: &str) -> String {
