@@ -1,7 +1,7 @@
 //! `capstan completion`: scripts that complete commands and flags. The flags are read out of the help texts, so that
 //! there is one list of them.
 
-use crate::{components, server, up};
+use crate::{components, kubelet, server, up};
 
 const COMMANDS: &str = "up status logs down reset server controllers scheduler kubelet validate default api-resources \
                         completion version help";
@@ -22,7 +22,8 @@ pub(crate) fn print(shell: &str) -> Result<(), String> {
 }
 
 fn script(shell: &str) -> Result<String, String> {
-    let (up, server, parts) = (flags(&[up::HELP, server::HELP]), flags(&[server::HELP]), flags(&[components::HELP]));
+    let (up, server) = (flags(&[up::HELP, server::HELP]), flags(&[server::HELP]));
+    let (parts, node) = (flags(&[components::HELP]), flags(&[kubelet::HELP]));
     let bash = format!(
         "_capstan() {{
   local current=${{COMP_WORDS[COMP_CWORD]}}
@@ -31,6 +32,7 @@ fn script(shell: &str) -> Result<String, String> {
     up) COMPREPLY=($(compgen -W '{up}' -- \"$current\")) ;;
     server) COMPREPLY=($(compgen -W '{server}' -- \"$current\")) ;;
     controllers | scheduler) COMPREPLY=($(compgen -W '{parts}' -- \"$current\")) ;;
+    kubelet) COMPREPLY=($(compgen -W '{node}' -- \"$current\")) ;;
     status | logs | down | reset) COMPREPLY=($(compgen -W '--name --data-dir' -- \"$current\")) ;;
     help) COMPREPLY=($(compgen -W '{COMMANDS}' -- \"$current\")) ;;
     completion) COMPREPLY=($(compgen -W 'bash zsh fish' -- \"$current\")) ;;
@@ -45,7 +47,9 @@ complete -o default -F _capstan capstan
         "zsh" => Ok(format!("autoload -U +X bashcompinit && bashcompinit\n{bash}")),
         "fish" => {
             let mut script = format!("complete -c capstan -n __fish_use_subcommand -f -a '{COMMANDS}'\n");
-            for (commands, flags) in [("up", up), ("server", server), ("controllers scheduler", parts)] {
+            for (commands, flags) in
+                [("up", up), ("server", server), ("controllers scheduler", parts), ("kubelet", node)]
+            {
                 for flag in flags.split(' ').map(|flag| flag.trim_start_matches("--")) {
                     let condition = format!("__fish_seen_subcommand_from {commands}");
                     script.push_str(&format!("complete -c capstan -n '{condition}' -l {flag}\n"));

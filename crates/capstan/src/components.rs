@@ -63,9 +63,8 @@ impl Flags {
                 Some((name, value)) => (name, value),
                 None => (*argument, *rest.next().ok_or_else(|| format!("flag needs an argument: {argument}"))?),
             };
-            let address = || {
-                value.parse().map(Some).map_err(|error| format!("invalid argument {value:?} for {name}: {error}"))
-            };
+            let address =
+                || value.parse().map(Some).map_err(|error| format!("invalid argument {value:?} for {name}: {error}"));
             match name {
                 "--kubeconfig" => flags.kubeconfig = Some(value.into()),
                 "--context" => flags.context = Some(value.to_owned()),

@@ -3,6 +3,7 @@
 
 mod completion;
 mod components;
+mod kubelet;
 mod manifests;
 mod resources;
 mod server;
@@ -57,11 +58,19 @@ fn main() -> ExitCode {
             Ok(())
         }
         ["help", "up"] | ["up", "--help" | "-h"] => {
-            print!("Starts a cluster on this machine.\n\n{}\nand the flags of the server:\n\n{}", up::HELP, server::HELP);
+            print!(
+                "Starts a cluster on this machine.\n\n{}\nand the flags of the server:\n\n{}",
+                up::HELP,
+                server::HELP
+            );
             Ok(())
         }
         ["help", "controllers" | "scheduler"] | ["controllers" | "scheduler", "--help" | "-h"] => {
             print!("Runs against any Kubernetes server.\n\n{}", components::HELP);
+            Ok(())
+        }
+        ["help", "kubelet"] | ["kubelet", "--help" | "-h"] => {
+            print!("Makes this machine a node of any Kubernetes cluster.\n\n{}", kubelet::HELP);
             Ok(())
         }
         ["up", rest @ ..] => up::run(rest),
@@ -71,6 +80,7 @@ fn main() -> ExitCode {
         ["reset", rest @ ..] => up::reset(rest),
         ["controllers", rest @ ..] => components::controllers(rest),
         ["scheduler", rest @ ..] => components::scheduler(rest),
+        ["kubelet", rest @ ..] => kubelet::run(rest),
         ["completion", shell] => completion::print(shell),
         ["server", rest @ ..] => server::run(rest),
         ["validate", rest @ ..] => manifests::validate(rest),

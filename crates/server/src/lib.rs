@@ -44,7 +44,7 @@ mod start;
 pub mod validation;
 pub mod warnings;
 
-pub use in_process::InProcess;
 pub use handlers::connect::KubeletClient;
+pub use in_process::InProcess;
 pub use road::InProcessUser;
 pub use server::{AuthorizationMode, Config, Server, StartError};

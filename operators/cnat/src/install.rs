@@ -1,7 +1,7 @@
 //! The definition of the kind, put on the server or brought up to date.
 
-use capstan_client::{Api, Client, Error};
 use capstan_api::options::ListOptions;
+use capstan_client::{Api, Client, Error};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_core::CustomResourceExt as _;
 

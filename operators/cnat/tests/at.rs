@@ -167,7 +167,10 @@ async fn what_makes_no_sense_is_refused() {
     let world = World::new().await;
     for (spec, expected) in [
         (AtSpec { schedule: "soon".into(), command: Some("echo".into()), ..AtSpec::default() }, "spec.schedule"),
-        (AtSpec { schedule: "2027-01-01T00:00:00Z".into(), ..AtSpec::default() }, "exactly one of command and containers"),
+        (
+            AtSpec { schedule: "2027-01-01T00:00:00Z".into(), ..AtSpec::default() },
+            "exactly one of command and containers",
+        ),
     ] {
         let error = world.ats().create(&At::new("wrong", spec)).await.unwrap_err();
         assert!(error.is_invalid() && error.to_string().contains(expected), "{error}");

@@ -237,7 +237,7 @@ fn listen(flags: &Flags) -> Result<TcpListener, String> {
 }
 
 /// The address of this machine that others see, when it listens on all.
-fn reachable(bound: IpAddr) -> IpAddr {
+pub(crate) fn reachable(bound: IpAddr) -> IpAddr {
     if !bound.is_unspecified() {
         return bound;
     }

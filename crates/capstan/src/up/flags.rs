@@ -147,7 +147,8 @@ mod tests {
     #[test]
     fn flags_are_split() {
         let (flags, rest) =
-            UpFlags::split(&["--name", "other", "--secure-port", "0", "--nodes=3", "-d", "--runtime=simulated"]).unwrap();
+            UpFlags::split(&["--name", "other", "--secure-port", "0", "--nodes=3", "-d", "--runtime=simulated"])
+                .unwrap();
         assert_eq!((flags.name.as_str(), flags.nodes, flags.background), ("other", 3, true));
         assert_eq!((flags.runtime, rest), (Runtime::Simulated, vec!["--secure-port", "0"]));
     }

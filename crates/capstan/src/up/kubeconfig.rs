@@ -45,7 +45,8 @@ pub(super) fn remove(file: &Path, context: &str, before: &str) -> Result<(), Str
     let mut config = read(file)?;
     let Some(map) = config.as_object_mut() else { return Ok(()) };
     let is_context = |entry: &Value| name(entry) == Some(context);
-    let user = map.get("contexts").and_then(Value::as_array).and_then(|contexts| contexts.iter().find(|e| is_context(e)));
+    let user =
+        map.get("contexts").and_then(Value::as_array).and_then(|contexts| contexts.iter().find(|e| is_context(e)));
     let user = user.and_then(|entry| entry.get("context")?.get("user")?.as_str()).unwrap_or(context).to_owned();
     for list in LISTS {
         let gone = if list == "users" { user.as_str() } else { context };

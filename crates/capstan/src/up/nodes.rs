@@ -129,6 +129,7 @@ fn serving(running: &Running, name: &str) -> Result<rustls::ServerConfig, String
         usages: &["digital signature", "key encipherment", "server auth"],
         validity: SERVING_VALIDITY,
     };
-    let certified = running.pki.ca.issue(&request, RealClock::new().now(), &OsIds).map_err(|error| error.to_string())?;
+    let certified =
+        running.pki.ca.issue(&request, RealClock::new().now(), &OsIds).map_err(|error| error.to_string())?;
     pki::server_config(&certified, &running.pki.ca.own.chain()).map_err(|error| error.to_string())
 }

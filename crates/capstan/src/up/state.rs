@@ -182,7 +182,8 @@ fn end(place: &Place) -> Result<bool, String> {
 /// `capstan logs [-f]`: what a cluster in the background has said.
 pub(crate) fn logs(arguments: &[&str]) -> Result<(), String> {
     let follow = arguments.iter().any(|argument| matches!(*argument, "-f" | "--follow"));
-    let rest: Vec<&str> = arguments.iter().copied().filter(|argument| !matches!(*argument, "-f" | "--follow")).collect();
+    let rest: Vec<&str> =
+        arguments.iter().copied().filter(|argument| !matches!(*argument, "-f" | "--follow")).collect();
     let place = Place::parse(&rest)?;
     let file = place.log();
     let open = fs::File::open(&file);

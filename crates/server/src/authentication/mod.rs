@@ -30,8 +30,8 @@ pub use request_header::{HeaderNames, RequestHeaders};
 pub(crate) use request_header::{header_text, header_texts, headers_with_prefix, remove_with_prefix};
 pub use review::{self_subject_review, token_review};
 pub use service_account::{
-    LEGACY_ISSUER, SERVICE_ACCOUNTS_GROUP, ServiceAccountConfig, ServiceAccountToken, group_names, legacy_token, sign_claims,
-    split_username, username,
+    LEGACY_ISSUER, SERVICE_ACCOUNTS_GROUP, ServiceAccountConfig, ServiceAccountToken, group_names, legacy_token,
+    sign_claims, split_username, username,
 };
 pub use token_file::{StaticTokens, TokenFileError};
 pub use token_request::{TokenIssuer, TokenRequestContext, token_request};
