@@ -35,6 +35,24 @@ impl Error {
         self.says(Status::is_not_found)
     }
 
+    /// Whether what the request would create is there already.
+    #[must_use]
+    pub fn is_already_exists(&self) -> bool {
+        self.says(Status::is_already_exists)
+    }
+
+    /// Whether the object is well-formed but not valid.
+    #[must_use]
+    pub fn is_invalid(&self) -> bool {
+        self.says(Status::is_invalid)
+    }
+
+    /// Whether the server understands and refuses.
+    #[must_use]
+    pub fn is_forbidden(&self) -> bool {
+        self.says(Status::is_forbidden)
+    }
+
     /// Whether somebody else was quicker.
     #[must_use]
     pub fn is_conflict(&self) -> bool {

@@ -1,1 +1,71 @@
 //! The control loops of Kubernetes, one module each, reaching state only through the API.
+//!
+//! Each loop is level-driven: an event says that something changed, never what to do. A module has one public function,
+//! `run`, which works on what all loops share (a [`ControllerContext`]) until it is told to stop; [`CONTROLLERS`] is
+//! the table of all of them, by upstream's names.
+
+mod context;
+mod controller_ref;
+mod deployment;
+mod discovery;
+mod disruption;
+mod drive;
+mod endpoints;
+mod endpointslice;
+mod endpointslice_mirroring;
+mod ephemeral_volume;
+mod events;
+mod fnv;
+mod garbage_collector;
+mod hash;
+mod metadata;
+mod namespace;
+mod node_lifecycle;
+mod overlay;
+mod percent;
+mod persistentvolume;
+mod pod_claims;
+mod pod_gc;
+mod pods;
+mod recorder;
+mod replicaset;
+mod root_ca;
+mod service_cidr;
+mod service_pods;
+mod serviceaccount;
+mod slow_start;
+mod taint_eviction;
+mod volume_expander;
+mod volume_protection;
+mod workload;
+mod written;
+
+pub use context::{ControllerContext, ControllerOptions, Descriptor, TokenSigner};
+pub use metadata::MetadataInformers;
+pub use persistentvolume::{LOCAL_PATH_PROVISIONER, LocalPath, RemoveDirectory};
+
+/// All loops that there are, by upstream's names.
+#[rustfmt::skip]
+pub const CONTROLLERS: &[Descriptor] = &[
+    Descriptor { name: "deployment-controller", on_by_default: true, run: deployment::run },
+    Descriptor { name: "disruption-controller", on_by_default: true, run: disruption::run },
+    Descriptor { name: "endpoints-controller", on_by_default: true, run: endpoints::run },
+    Descriptor { name: "endpointslice-controller", on_by_default: true, run: endpointslice::run },
+    Descriptor { name: "endpointslice-mirroring-controller", on_by_default: true, run: endpointslice_mirroring::run },
+    Descriptor { name: "ephemeral-volume-controller", on_by_default: true, run: ephemeral_volume::run },
+    Descriptor { name: "garbage-collector-controller", on_by_default: true, run: garbage_collector::run },
+    Descriptor { name: "namespace-controller", on_by_default: true, run: namespace::run },
+    Descriptor { name: "node-lifecycle-controller", on_by_default: true, run: node_lifecycle::run },
+    Descriptor { name: "persistentvolume-binder-controller", on_by_default: true, run: persistentvolume::run },
+    Descriptor { name: "persistentvolume-expander-controller", on_by_default: true, run: volume_expander::run },
+    Descriptor { name: "persistentvolume-protection-controller", on_by_default: true, run: volume_protection::run_volumes },
+    Descriptor { name: "persistentvolumeclaim-protection-controller", on_by_default: true, run: volume_protection::run_claims },
+    Descriptor { name: "pod-garbage-collector-controller", on_by_default: true, run: pod_gc::run },
+    Descriptor { name: "replicaset-controller", on_by_default: true, run: replicaset::run },
+    Descriptor { name: "replicationcontroller-controller", on_by_default: true, run: replicaset::run_replication_controllers },
+    Descriptor { name: "root-ca-certificate-publisher-controller", on_by_default: true, run: root_ca::run },
+    Descriptor { name: "service-cidr-controller", on_by_default: true, run: service_cidr::run },
+    Descriptor { name: "serviceaccount-controller", on_by_default: true, run: serviceaccount::run },
+    Descriptor { name: "taint-eviction-controller", on_by_default: true, run: taint_eviction::run },
+    Descriptor { name: "volumeattributesclass-protection-controller", on_by_default: true, run: volume_protection::run_attributes_classes },
+];

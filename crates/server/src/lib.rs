@@ -26,6 +26,7 @@ mod handlers;
 pub mod health;
 pub mod http;
 pub mod impersonation;
+mod in_process;
 pub mod index;
 pub mod metrics;
 pub mod objects;
@@ -44,5 +45,6 @@ pub mod validation;
 pub mod warnings;
 
 pub use handlers::connect::KubeletClient;
+pub use in_process::InProcess;
 pub use road::InProcessUser;
 pub use server::{AuthorizationMode, Config, Server, StartError};

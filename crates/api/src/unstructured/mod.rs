@@ -49,6 +49,12 @@ impl From<Unstructured> for Value {
     }
 }
 
+impl Serialize for Unstructured {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.object.serialize(serializer)
+    }
+}
+
 /// Prints compact JSON.
 impl fmt::Display for Unstructured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,0 +1,301 @@
+//! The objects of one kind in one place, and the verbs on them.
+
+use std::{fmt, marker::PhantomData};
+
+use bytes::Bytes;
+use capstan_api::{
+    GroupVersionResource, Resource, Unstructured,
+    object::{Object, Scope, path},
+    options::{CreateOptions, DeleteOptions, GetOptions, ListOptions, PatchOptions, UpdateOptions},
+};
+use http::Method;
+use serde::Serialize;
+
+use crate::{Client, Error, ListPage, client::JSON, query::with_options, watch::TypedWatch};
+
+/// How an object is to be changed. The parts are laid out as the documents that the server takes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Patch<P> {
+    /// A list of operations, RFC 6902.
+    Json(P),
+    /// An object that is laid over the other, RFC 7386.
+    Merge(P),
+    /// The same, but lists are merged as the schema says. Only for built-in kinds.
+    Strategic(P),
+    /// What this manager wants of the object: server-side apply.
+    Apply(P),
+}
+
+impl<P> Patch<P> {
+    fn parts(&self) -> (&'static str, &P) {
+        match self {
+            Patch::Json(patch) => ("application/json-patch+json", patch),
+            Patch::Merge(patch) => ("application/merge-patch+json", patch),
+            Patch::Strategic(patch) => ("application/strategic-merge-patch+json", patch),
+            Patch::Apply(patch) => ("application/apply-patch+yaml", patch),
+        }
+    }
+}
+
+/// A page of objects, or all of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ObjectList<K> {
+    /// The version of the whole that the list shows.
+    pub resource_version: String,
+    /// What to send to get the next page; empty at the end.
+    pub continue_token: String,
+    /// The objects.
+    pub items: Vec<K>,
+}
+
+/// The objects of one kind in one place: a namespace, all of them, or the cluster.
+pub struct Api<K> {
+    client: Client,
+    resource: GroupVersionResource,
+    scope: Scope,
+    namespace: String,
+    of: PhantomData<fn() -> K>,
+}
+
+impl<K> Clone for Api<K> {
+    fn clone(&self) -> Self {
+        Api {
+            client: self.client.clone(),
+            resource: self.resource.clone(),
+            scope: self.scope,
+            namespace: self.namespace.clone(),
+            of: PhantomData,
+        }
+    }
+}
+
+impl<K> fmt::Debug for Api<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Api").field("resource", &self.resource).field("namespace", &self.namespace).finish()
+    }
+}
+
+impl<K: Resource> Api<K> {
+    /// Those of all namespaces, or of the cluster.
+    #[must_use]
+    pub fn all(client: &Client) -> Self {
+        Api::of(client, K::gvr(), K::SCOPE, "")
+    }
+
+    /// Those of one namespace. For kinds of the cluster the namespace means nothing.
+    #[must_use]
+    pub fn namespaced(client: &Client, namespace: &str) -> Self {
+        Api::of(client, K::gvr(), K::SCOPE, namespace)
+    }
+}
+
+impl Api<Unstructured> {
+    /// Those of any resource, without their type; in all namespaces when `namespace` is empty.
+    #[must_use]
+    pub fn dynamic(client: &Client, resource: GroupVersionResource, namespace: &str) -> Self {
+        Api::of(client, resource, Scope::Namespaced, namespace)
+    }
+}
+
+impl<K> Api<K> {
+    /// Those of a resource, whatever type they are read as.
+    #[must_use]
+    pub fn of(client: &Client, resource: GroupVersionResource, scope: Scope, namespace: &str) -> Self {
+        Api { client: client.clone(), resource, scope, namespace: namespace.to_owned(), of: PhantomData }
+    }
+
+    /// Which resource.
+    #[must_use]
+    pub fn resource(&self) -> &GroupVersionResource {
+        &self.resource
+    }
+
+    fn path(&self, name: &str, subresource: &str) -> String {
+        let mut path = path(&self.resource, self.scope, &self.namespace, name);
+        if !subresource.is_empty() {
+            path.push('/');
+            path.push_str(subresource);
+        }
+        path
+    }
+}
+
+impl<K: Object> Api<K> {
+    fn read(text: &Bytes) -> Result<K, Error> {
+        K::decode_as(text, None).map_err(|error| Error::Decode(error.to_string()))
+    }
+
+    async fn call(&self, request: http::Request<Bytes>) -> Result<K, Error> {
+        Api::<K>::read(&self.client.call(request).await?.into_body().bytes().await?)
+    }
+
+    /// One object.
+    ///
+    /// # Errors
+    /// It is not there, the server refuses or cannot be reached.
+    pub async fn get(&self, name: &str) -> Result<K, Error> {
+        self.get_with(name, "", &GetOptions::default()).await
+    }
+
+    /// One object, if it is there.
+    ///
+    /// # Errors
+    /// The server refuses or cannot be reached.
+    pub async fn get_opt(&self, name: &str) -> Result<Option<K>, Error> {
+        match self.get(name).await {
+            Err(error) if error.is_not_found() => Ok(None),
+            other => other.map(Some),
+        }
+    }
+
+    /// One object, or a subresource of it when that is not empty.
+    ///
+    /// # Errors
+    /// It is not there, the server refuses or cannot be reached.
+    pub async fn get_with(&self, name: &str, subresource: &str, options: &GetOptions) -> Result<K, Error> {
+        if name.is_empty() {
+            return Err(Error::Decode("resource name may not be empty".to_owned()));
+        }
+        self.call(self.client.request(Method::GET, &with_options(&self.path(name, subresource), options))?).await
+    }
+
+    /// A page of the objects, all of them when the options have no limit.
+    ///
+    /// # Errors
+    /// The server refuses or cannot be reached.
+    pub async fn list(&self, options: &ListOptions) -> Result<ObjectList<K>, Error> {
+        let page = ListPage::parse(&self.client.get_raw(&with_options(&self.path("", ""), options)).await?)?;
+        let read = |item| K::decode_as(item, page.item_kind.as_ref()).map_err(|error| Error::Decode(error.to_string()));
+        let items = page.items.iter().map(|item| read(item)).collect::<Result<_, _>>()?;
+        Ok(ObjectList { resource_version: page.resource_version, continue_token: page.continue_token, items })
+    }
+
+    /// Changes from now on, or from where the options say.
+    ///
+    /// # Errors
+    /// The server refuses or cannot be reached.
+    pub async fn watch(&self, options: &ListOptions) -> Result<TypedWatch<K>, Error> {
+        Ok(TypedWatch::new(self.client.watch_path(&self.path("", ""), options).await?))
+    }
+
+    /// Changes an object, or a subresource of it when that is not empty.
+    ///
+    /// # Errors
+    /// The server refuses or cannot be reached.
+    pub async fn patch_with<P: Serialize>(
+        &self,
+        name: &str,
+        subresource: &str,
+        patch: &Patch<P>,
+        options: &PatchOptions,
+    ) -> Result<K, Error> {
+        let (content_type, patch) = patch.parts();
+        let path = with_options(&self.path(name, subresource), options);
+        self.call(self.client.request_with(Method::PATCH, &path, content_type, patch)?).await
+    }
+
+    /// Changes an object.
+    ///
+    /// # Errors
+    /// The server refuses or cannot be reached.
+    pub async fn patch<P: Serialize>(&self, name: &str, patch: &Patch<P>) -> Result<K, Error> {
+        self.patch_with(name, "", patch, &PatchOptions::default()).await
+    }
+
+    /// Changes the status of an object.
+    ///
+    /// # Errors
+    /// The server refuses or cannot be reached.
+    pub async fn patch_status<P: Serialize>(&self, name: &str, patch: &Patch<P>) -> Result<K, Error> {
+        self.patch_with(name, "status", patch, &PatchOptions::default()).await
+    }
+
+    /// Applies what `manager` wants of an object; `force` takes fields from others.
+    ///
+    /// # Errors
+    /// Others own fields, the server refuses or cannot be reached.
+    pub async fn apply<P: Serialize>(&self, name: &str, manager: &str, force: bool, object: P) -> Result<K, Error> {
+        let options = PatchOptions { field_manager: manager.to_owned(), force: Some(force), ..PatchOptions::default() };
+        self.patch_with(name, "", &Patch::Apply(object), &options).await
+    }
+
+    /// Deletes an object.
+    ///
+    /// # Errors
+    /// It is not there, a precondition fails, the server refuses or cannot be reached.
+    pub async fn delete(&self, name: &str, options: &DeleteOptions) -> Result<(), Error> {
+        if name.is_empty() {
+            return Err(Error::Decode("resource name may not be empty".to_owned()));
+        }
+        self.client.call(self.client.request_with(Method::DELETE, &self.path(name, ""), JSON, options)?).await?;
+        Ok(())
+    }
+
+    /// Deletes all objects that the list options select.
+    ///
+    /// # Errors
+    /// The server refuses or cannot be reached.
+    pub async fn delete_collection(&self, options: &DeleteOptions, list: &ListOptions) -> Result<(), Error> {
+        let path = with_options(&self.path("", ""), list);
+        self.client.call(self.client.request_with(Method::DELETE, &path, JSON, options)?).await?;
+        Ok(())
+    }
+
+    /// Sends a document of another kind to a subresource: a `Binding`, an `Eviction`, a `TokenRequest`.
+    ///
+    /// # Errors
+    /// The server refuses or cannot be reached.
+    pub async fn create_subresource<T: Serialize>(
+        &self,
+        name: &str,
+        subresource: &str,
+        body: &T,
+    ) -> Result<Bytes, Error> {
+        let request = self.client.request_with(Method::POST, &self.path(name, subresource), JSON, body)?;
+        self.client.call(request).await?.into_body().bytes().await
+    }
+}
+
+impl<K: Object + Serialize> Api<K> {
+    /// Creates an object.
+    ///
+    /// # Errors
+    /// It is there already, the server refuses or cannot be reached.
+    pub async fn create(&self, object: &K) -> Result<K, Error> {
+        self.create_with(object, &CreateOptions::default()).await
+    }
+
+    /// Creates an object.
+    ///
+    /// # Errors
+    /// It is there already, the server refuses or cannot be reached.
+    pub async fn create_with(&self, object: &K, options: &CreateOptions) -> Result<K, Error> {
+        let path = with_options(&self.path("", ""), options);
+        self.call(self.client.request_with(Method::POST, &path, JSON, object)?).await
+    }
+
+    /// Writes an object, if nobody has changed it since it was read.
+    ///
+    /// # Errors
+    /// Somebody has, the server refuses or cannot be reached.
+    pub async fn update(&self, object: &K) -> Result<K, Error> {
+        self.update_with(object, "", &UpdateOptions::default()).await
+    }
+
+    /// Writes the status of an object, if nobody has changed it since it was read.
+    ///
+    /// # Errors
+    /// Somebody has, the server refuses or cannot be reached.
+    pub async fn update_status(&self, object: &K) -> Result<K, Error> {
+        self.update_with(object, "status", &UpdateOptions::default()).await
+    }
+
+    /// Writes an object, or a subresource of it when that is not empty.
+    ///
+    /// # Errors
+    /// Somebody has changed it since it was read, the server refuses or cannot be reached.
+    pub async fn update_with(&self, object: &K, subresource: &str, options: &UpdateOptions) -> Result<K, Error> {
+        let path = with_options(&self.path(object.identity().name, subresource), options);
+        self.call(self.client.request_with(Method::PUT, &path, JSON, object)?).await
+    }
+}

@@ -1,0 +1,194 @@
+//! Where a server is and who asks: kubeconfigs, the account of a pod, or said outright.
+//!
+//! kube reads the files and runs the plugins; this module chooses, and says which file, context and user are meant when
+//! something is wrong with them. Types of kube are in this module and in `network` alone.
+
+mod error;
+mod explicit;
+
+use std::{
+    env, fmt,
+    path::{Path, PathBuf},
+};
+
+use kube_client::config::{KubeConfigOptions, Kubeconfig};
+
+pub use error::ConfigError;
+pub use explicit::ExplicitConfig;
+
+pub(crate) use error::chain;
+
+/// The variable that names kubeconfigs, several of them in the way of `PATH`.
+pub const KUBECONFIG: &str = "KUBECONFIG";
+
+/// Where a server is, how to trust it, and how to prove who asks.
+#[derive(Clone)]
+pub struct Config {
+    pub(crate) kube: kube_client::Config,
+    pub(crate) place: Place,
+}
+
+/// Where a config is from, for those who have to mend it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) file: String,
+    pub(crate) context: String,
+    pub(crate) user: String,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if !self.context.is_empty() {
+            write!(f, ", context {:?}", self.context)?;
+        }
+        if !self.user.is_empty() {
+            write!(f, ", user {:?}", self.user)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config").field("server", &self.kube.cluster_url).field("from", &self.place).finish()
+    }
+}
+
+impl From<kube_client::Config> for Config {
+    fn from(kube: kube_client::Config) -> Self {
+        Config { kube, place: Place { file: "a kube::Config".to_owned(), ..Place::default() } }
+    }
+}
+
+impl Config {
+    /// What the user's surroundings say: the files of `KUBECONFIG`, else `~/.kube/config`, else the account of the pod
+    /// that this runs in.
+    ///
+    /// # Errors
+    /// There is nothing of that, or it does not make sense.
+    pub async fn from_default() -> Result<Self, ConfigError> {
+        let (files, named) = default_files();
+        // As with kubectl, of several files some may be missing; what the user names alone has to be there.
+        let there: Vec<PathBuf> = files.iter().filter(|file| file.exists()).cloned().collect();
+        if there.is_empty() {
+            return match Config::in_cluster() {
+                Ok(config) => Ok(config),
+                Err(_) if named && files.len() == 1 => Err(ConfigError::file(&files[0], "there is no such file")),
+                Err(error) => Err(ConfigError::Nowhere { files, in_cluster: error.to_string() }),
+            };
+        }
+        Config::from_kubeconfigs(&there, None).await
+    }
+
+    /// A kubeconfig, and a context of it if not the one that is current.
+    ///
+    /// # Errors
+    /// The file cannot be read, or what it says of the context does not make sense.
+    pub async fn from_kubeconfig(path: impl AsRef<Path>, context: Option<&str>) -> Result<Self, ConfigError> {
+        Config::from_kubeconfigs(&[path.as_ref().to_owned()], context).await
+    }
+
+    /// Several kubeconfigs as one: what is in the first that has a name counts.
+    ///
+    /// # Errors
+    /// A file cannot be read, or what they say of the context does not make sense.
+    pub async fn from_kubeconfigs(paths: &[PathBuf], context: Option<&str>) -> Result<Self, ConfigError> {
+        let mut all = Kubeconfig::default();
+        for path in paths {
+            let read = Kubeconfig::read_from(path).and_then(|next| all.merge(next));
+            all = read.map_err(|error| ConfigError::file(path, &chain(&error)))?;
+        }
+        let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+        Config::choose(all, names.join(", "), context).await
+    }
+
+    /// The text of a kubeconfig.
+    ///
+    /// # Errors
+    /// The text cannot be read, or what it says of the context does not make sense.
+    pub async fn from_kubeconfig_text(text: &str, context: Option<&str>) -> Result<Self, ConfigError> {
+        let name = "the given kubeconfig";
+        let read = Kubeconfig::from_yaml(text).map_err(|error| ConfigError::file(Path::new(name), &chain(&error)))?;
+        Config::choose(read, name.to_owned(), context).await
+    }
+
+    /// The account of the pod that this runs in. Its token and the certificate of its server are read again when they
+    /// change.
+    ///
+    /// # Errors
+    /// This does not run in a pod, or the pod has no account.
+    pub fn in_cluster() -> Result<Self, ConfigError> {
+        let kube = kube_client::Config::incluster().map_err(|error| ConfigError::InCluster(chain(&error)))?;
+        Ok(Config { kube, place: Place { file: "the account of the pod".to_owned(), ..Place::default() } })
+    }
+
+    /// Said outright.
+    ///
+    /// # Errors
+    /// It does not make sense.
+    pub async fn explicit(config: &ExplicitConfig) -> Result<Self, ConfigError> {
+        Config::choose(config.kubeconfig()?, "the given config".to_owned(), None).await
+    }
+
+    /// Where the server is.
+    #[must_use]
+    pub fn server(&self) -> String {
+        self.kube.cluster_url.to_string()
+    }
+
+    /// The namespace for those who name none.
+    #[must_use]
+    pub fn default_namespace(&self) -> &str {
+        &self.kube.default_namespace
+    }
+
+    async fn choose(all: Kubeconfig, file: String, context: Option<&str>) -> Result<Self, ConfigError> {
+        let place = place(&all, file, context)?;
+        let options = KubeConfigOptions { context: Some(place.context.clone()), ..KubeConfigOptions::default() };
+        match kube_client::Config::from_custom_kubeconfig(all, &options).await {
+            Ok(kube) => Ok(Config { kube, place }),
+            Err(error) => Err(ConfigError::context(&place, &chain(&error))),
+        }
+    }
+}
+
+/// Finds the names that are meant, and says what is missing.
+fn place(all: &Kubeconfig, file: String, context: Option<&str>) -> Result<Place, ConfigError> {
+    let chosen = context.or(all.current_context.as_deref()).filter(|name| !name.is_empty());
+    let mut place = Place { file, ..Place::default() };
+    let Some(name) = chosen else {
+        let names: Vec<_> = all.contexts.iter().map(|context| context.name.as_str()).collect();
+        let reason = match names.as_slice() {
+            [] => "it has no contexts".to_owned(),
+            names => format!("no context is current, and none was named; it has {}", names.join(", ")),
+        };
+        return Err(ConfigError::file(Path::new(&place.file), &reason));
+    };
+    name.clone_into(&mut place.context);
+    let found = all.contexts.iter().find(|context| context.name == name).and_then(|named| named.context.as_ref());
+    let Some(found) = found else { return Err(ConfigError::context(&place, "context was not found")) };
+    if !all.clusters.iter().any(|cluster| cluster.name == found.cluster) {
+        return Err(ConfigError::context(&place, &format!("cluster {:?} was not found", found.cluster)));
+    }
+    let user = found.user.clone().unwrap_or_default();
+    if !user.is_empty() && !all.auth_infos.iter().any(|named| named.name == user) {
+        return Err(ConfigError::context(&place, &format!("user {user:?} was not found")));
+    }
+    place.user = user;
+    Ok(place)
+}
+
+/// The files to look into, and whether the user named them.
+fn default_files() -> (Vec<PathBuf>, bool) {
+    let named: Vec<PathBuf> = env::var_os(KUBECONFIG)
+        .map(|list| env::split_paths(&list).filter(|path| !path.as_os_str().is_empty()).collect())
+        .unwrap_or_default();
+    if !named.is_empty() {
+        return (named, true);
+    }
+    (env::home_dir().map(|home| home.join(".kube").join("config")).into_iter().collect(), false)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,98 @@
+use super::*;
+use crate::Client;
+
+const GOOD: &str = "
+apiVersion: v1
+kind: Config
+clusters:
+- name: here
+  cluster: {server: 'https://127.0.0.1:6443', insecure-skip-tls-verify: true}
+- name: odd
+  cluster: {server: ':::'}
+users:
+- name: me
+  user: {token: secret}
+- name: plugin
+  user:
+    exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/false, interactiveMode: Never}
+- name: files
+  user: {client-certificate: /nowhere/cert, client-key: /nowhere/key}
+contexts:
+- {name: one, context: {cluster: here, user: me, namespace: shop}}
+- {name: two, context: {cluster: there, user: me}}
+- {name: three, context: {cluster: here, user: you}}
+- {name: four, context: {cluster: here, user: plugin}}
+- {name: five, context: {cluster: here, user: files}}
+- {name: six, context: {cluster: odd, user: me}}
+current-context: one
+";
+
+#[tokio::test]
+async fn what_is_wrong_is_named() {
+    async fn check(context: Option<&str>, expected: &str) {
+        let found = match Config::from_kubeconfig_text(GOOD, context).await.and_then(|config| {
+            Client::from_config(&config)?;
+            Ok(format!("{} {} {}", config.server(), config.default_namespace(), config.place.user))
+        }) {
+            Ok(found) => found,
+            Err(error) => error.to_string(),
+        };
+        assert!(found.starts_with(expected), "{context:?}: {found:?} is not {expected:?}");
+    }
+    check(None, "https://127.0.0.1:6443/ shop me").await;
+    check(Some("one"), "https://127.0.0.1:6443/ shop me").await;
+    let of = |context: &str, reason: &str| format!("kubeconfig the given kubeconfig: context {context:?}: {reason}");
+    check(Some("nine"), &of("nine", "context was not found")).await;
+    check(Some("two"), &of("two", "cluster \"there\" was not found")).await;
+    check(Some("three"), &of("three", "user \"you\" was not found")).await;
+    check(Some("six"), &of("six", "failed to parse cluster url")).await;
+    let user = |context: &str, user: &str| {
+        format!("credentials of the given kubeconfig, context {context:?}, user {user:?}: ")
+    };
+    check(Some("four"), &(user("four", "plugin") + "auth error: auth exec command 'KUBERNETES_EXEC_INFO=")).await;
+    check(
+        Some("five"),
+        &(user("five", "files") + "failed to load client certificate: failed to read file '\"/nowhere/cert\"'"),
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn files_are_named_and_lists_merged() {
+    let directory = env::temp_dir().join(format!("capstan-client-config-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let (one, two, bad) = (directory.join("one"), directory.join("two"), directory.join("bad"));
+    std::fs::write(&one, "contexts: [{name: x, context: {cluster: c}}]\ncurrent-context: x\n").unwrap();
+    std::fs::write(&two, "clusters: [{name: c, cluster: {server: 'http://a:1'}}]\ncurrent-context: y\n").unwrap();
+    std::fs::write(&bad, "clusters: [\n").unwrap();
+    let config = Config::from_kubeconfigs(&[one.clone(), two.clone()], None).await.unwrap();
+    assert_eq!((config.server().as_str(), config.place.context.as_str()), ("http://a:1/", "x"));
+    let error = Config::from_kubeconfigs(&[one, bad.clone()], None).await.unwrap_err().to_string();
+    let expected = format!("kubeconfig {}: failed to parse kubeconfig YAML", bad.display());
+    assert!(error.starts_with(&expected), "{error}");
+    let missing = directory.join("missing");
+    let error = Config::from_kubeconfig(&missing, None).await.unwrap_err().to_string();
+    assert!(error.starts_with(&format!("kubeconfig {}: failed to read", missing.display())), "{error}");
+    let error = Config::from_kubeconfig(&two, Some("z")).await.unwrap_err().to_string();
+    assert_eq!(error, format!("kubeconfig {}: context \"z\": context was not found", two.display()));
+    std::fs::remove_dir_all(&directory).unwrap();
+    let none = Config::from_kubeconfig_text("{}", None).await.unwrap_err().to_string();
+    assert_eq!(none, "kubeconfig the given kubeconfig: it has no contexts");
+}
+
+#[tokio::test]
+async fn said_outright() {
+    let explicit = ExplicitConfig {
+        host: "https://example.invalid:1".to_owned(),
+        bearer_token: "t".to_owned(),
+        impersonate: "jane".to_owned(),
+        default_namespace: "shop".to_owned(),
+        insecure: true,
+        ..ExplicitConfig::default()
+    };
+    let config = Config::explicit(&explicit).await.unwrap();
+    assert_eq!((config.server().as_str(), config.default_namespace()), ("https://example.invalid:1/", "shop"));
+    assert_eq!(config.kube.auth_info.impersonate.as_deref(), Some("jane"));
+    let nothing = Config::explicit(&ExplicitConfig::default()).await.unwrap_err().to_string();
+    assert!(nothing.contains("cluster url is missing"), "{nothing}");
+}

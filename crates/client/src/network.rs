@@ -1,0 +1,292 @@
+//! Servers over the network: TLS and credentials from kube's config, connections of our own.
+//!
+//! kube-client speaks HTTP/1 alone, a connection for each watch. Here requests share connections by HTTP/2 where the
+//! server offers it; requests that turn into something else (exec, port-forward) take HTTP/1, which can.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response, Uri, header};
+use hyper::{
+    body::Incoming,
+    rt::{Read, Write},
+};
+use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
+use hyper_timeout::TimeoutConnector;
+use hyper_util::{
+    client::legacy::{
+        self,
+        connect::{Connection, HttpConnector, proxy},
+    },
+    rt::{TokioExecutor, TokioTimer},
+};
+use kube_client::client::{Body as KubeBody, ConfigExt as _};
+use rustls::pki_types::ServerName;
+use tower::{Layer, Service, ServiceExt as _, util::BoxCloneSyncService};
+
+use crate::{
+    BoxFuture, Client, Error,
+    config::{Config, ConfigError, chain},
+    transport::{Body, BodyError, Transport},
+};
+
+/// How many requests and watches share a connection. Servers allow more, and answer late those that are too many.
+pub const MAX_STREAMS: usize = 100;
+
+/// How many connections there are at most; what is more than they take shares the one that has least to do.
+pub const MAX_CONNECTIONS: usize = 32;
+
+/// A connection on which nothing comes is asked after this time whether it is still there.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
+
+/// A connection that does not answer that within this time is given up.
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How much of an answer may be on its way, per request and per connection.
+const WINDOW: u32 = 4 << 20;
+
+type Road = BoxCloneSyncService<Request<KubeBody>, Response<Incoming>, BodyError>;
+
+/// Makes roads to a server: one that may share connections, or one whose connections may be upgraded.
+type MakeRoad = Box<dyn Fn(Protocol) -> Road + Send + Sync>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Protocol {
+    Any,
+    Http1,
+}
+
+/// A server over the network.
+struct Network {
+    make: MakeRoad,
+    upgrades: Road,
+    lanes: Mutex<Vec<Lane>>,
+    place: String,
+}
+
+#[derive(Clone)]
+struct Lane {
+    road: Road,
+    busy: Arc<AtomicUsize>,
+}
+
+impl Client {
+    /// A client of the server that the user's surroundings name: the files of `KUBECONFIG`, else `~/.kube/config`,
+    /// else the cluster that this runs in.
+    ///
+    /// # Errors
+    /// There is nothing of that, or it does not make sense, or credentials fail.
+    pub async fn from_default_config() -> Result<Self, ConfigError> {
+        Client::from_config(&Config::from_default().await?)
+    }
+
+    /// A client of the server of a kubeconfig, and of a context of it if not of the one that is current.
+    ///
+    /// # Errors
+    /// The file cannot be read, or what it says does not make sense, or credentials fail.
+    pub async fn from_kubeconfig(
+        path: impl AsRef<std::path::Path>,
+        context: Option<&str>,
+    ) -> Result<Self, ConfigError> {
+        Client::from_config(&Config::from_kubeconfig(path, context).await?)
+    }
+
+    /// A client of the server of a config. Plugins that tell credentials run now and whenever those expire.
+    ///
+    /// # Errors
+    /// Credentials fail.
+    pub fn from_config(config: &Config) -> Result<Self, ConfigError> {
+        Ok(Client::new(Network::new(config)?).with_default_namespace(config.default_namespace()))
+    }
+}
+
+impl From<kube_client::Client> for Client {
+    fn from(client: kube_client::Client) -> Self {
+        let namespace = client.default_namespace().to_owned();
+        Client::new(KubeTransport(client)).with_default_namespace(&namespace)
+    }
+}
+
+struct KubeTransport(kube_client::Client);
+
+impl Transport for KubeTransport {
+    fn send(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+        let client = self.0.clone();
+        Box::pin(async move {
+            let answer = client.send(request.map(KubeBody::from)).await;
+            answer.map(|response| response.map(Body::new)).map_err(|error| Error::Transport(chain(&error)))
+        })
+    }
+}
+
+impl Network {
+    fn new(config: &Config) -> Result<Self, ConfigError> {
+        let make = road_maker(config)?;
+        let upgrades = make(Protocol::Http1);
+        let place = format!("{} ({})", config.server().trim_end_matches('/'), config.place);
+        Ok(Network { make, upgrades, lanes: Mutex::default(), place })
+    }
+
+    /// The road for a request: the first that is not full, a new one, or the least busy.
+    fn lane(&self) -> Lane {
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let busy = |lane: &&Lane| lane.busy.load(Ordering::Relaxed);
+        let lane = match lanes.iter().find(|lane| busy(lane) < MAX_STREAMS) {
+            Some(lane) => lane.clone(),
+            None if lanes.len() < MAX_CONNECTIONS => {
+                lanes.push(Lane { road: (self.make)(Protocol::Any), busy: Arc::default() });
+                lanes[lanes.len() - 1].clone()
+            }
+            None => lanes.iter().min_by_key(busy).expect("there are some").clone(),
+        };
+        lane.busy.fetch_add(1, Ordering::Relaxed);
+        lane
+    }
+}
+
+impl Transport for Network {
+    fn send(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+        let (road, busy) = if request.headers().contains_key(header::UPGRADE) {
+            (self.upgrades.clone(), None)
+        } else {
+            let lane = self.lane();
+            (lane.road, Some(Busy(lane.busy)))
+        };
+        let place = self.place.clone();
+        Box::pin(async move {
+            let answer = road.oneshot(request.map(KubeBody::from)).await;
+            let response = answer.map_err(|error| Error::Transport(format!("{place}: {}", chain(&*error))))?;
+            Ok(response.map(|body| Body::new(Counted { body, _busy: busy })))
+        })
+    }
+}
+
+/// A place on a road, until it is dropped.
+struct Busy(Arc<AtomicUsize>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A body that has its place on the road until it is read or given up.
+struct Counted {
+    body: Incoming,
+    _busy: Option<Busy>,
+}
+
+impl http_body::Body for Counted {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, hyper::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+}
+
+/// Goes through the proxy, if there is one.
+fn road_maker(config: &Config) -> Result<MakeRoad, ConfigError> {
+    install_crypto();
+    let mut direct = HttpConnector::new();
+    direct.enforce_http(false);
+    direct.set_nodelay(true);
+    let Some(proxy_url) = config.kube.proxy_url.clone() else { return roads(config, direct) };
+    match proxy_url.scheme_str() {
+        Some("socks5") => roads(config, proxy::SocksV5::new(proxy_url, direct)),
+        Some("http") => {
+            let tunnel = proxy::Tunnel::new(proxy_url.clone(), direct);
+            roads(config, with_auth(&proxy_url, tunnel))
+        }
+        Some("https") => {
+            let tls = config.kube.rustls_https_connector_with_connector(direct);
+            let tls = tls.map_err(|error| ConfigError::user(&config.place, &error))?;
+            let tunnel = proxy::Tunnel::new(proxy_url.clone(), tls);
+            roads(config, with_auth(&proxy_url, tunnel))
+        }
+        _ => Err(ConfigError::Context {
+            file: config.place.file.clone(),
+            context: config.place.context.clone(),
+            reason: format!("proxy {proxy_url}: only http, https and socks5 are known"),
+        }),
+    }
+}
+
+fn with_auth<C>(proxy_url: &Uri, tunnel: proxy::Tunnel<C>) -> proxy::Tunnel<C> {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    let user = proxy_url.authority().and_then(|authority| authority.as_str().split_once('@'));
+    let auth = user.map(|(user, _)| format!("Basic {}", STANDARD.encode(user)));
+    match auth.and_then(|auth| auth.parse().ok()) {
+        Some(auth) => tunnel.with_auth(auth),
+        None => tunnel,
+    }
+}
+
+fn roads<H>(config: &Config, connector: H) -> Result<MakeRoad, ConfigError>
+where
+    H: Service<Uri, Response: Connection + Read + Write + Send + Unpin, Future: Send, Error: Into<BodyError>>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    H::Response: 'static,
+{
+    let wrong = |error: &dyn std::error::Error| ConfigError::user(&config.place, error);
+    // A plugin that tells a certificate runs in the first of these, one that tells a token in the second.
+    let tls = config.kube.rustls_client_config().map_err(|error| wrong(&error))?;
+    let auth = config.kube.auth_layer().map_err(|error| wrong(&error))?;
+    let headers = config.kube.extra_headers_layer().map_err(|error| wrong(&error))?;
+    let server_name = match &config.kube.tls_server_name {
+        None => None,
+        Some(name) => Some(ServerName::try_from(name.clone()).map_err(|error| wrong(&error))?),
+    };
+    let base_uri = config.kube.base_uri_layer();
+    let (connect, read, write) = (config.kube.connect_timeout, config.kube.read_timeout, config.kube.write_timeout);
+    Ok(Box::new(move |protocol| {
+        let mut builder = HttpsConnectorBuilder::new().with_tls_config(tls.clone()).https_or_http();
+        if let Some(name) = &server_name {
+            builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name.clone()));
+        }
+        let builder = builder.enable_http1();
+        let https = match protocol {
+            Protocol::Any => builder.enable_http2().wrap_connector(connector.clone()),
+            Protocol::Http1 => builder.wrap_connector(connector.clone()),
+        };
+        let mut connector = TimeoutConnector::new(https);
+        connector.set_connect_timeout(connect);
+        connector.set_read_timeout(read);
+        connector.set_write_timeout(write);
+        let client: legacy::Client<_, KubeBody> = legacy::Client::builder(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .pool_timer(TokioTimer::new())
+            .http2_keep_alive_interval(KEEP_ALIVE)
+            .http2_keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+            .http2_initial_stream_window_size(WINDOW)
+            .http2_initial_connection_window_size(WINDOW)
+            .build(connector);
+        let client = headers.layer(client.map_err(BodyError::from as fn(_) -> _));
+        match &auth {
+            Some(auth) => BoxCloneSyncService::new(base_uri.layer(auth.layer(client))),
+            None => BoxCloneSyncService::new(base_uri.layer(client)),
+        }
+    }))
+}
+
+/// One library does all cryptography here; who has chosen already stays with their choice.
+fn install_crypto() {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // It fails only if somebody was quicker.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    }
+}

@@ -1,0 +1,127 @@
+//! Clients over the network: kubeconfigs, TLS, tokens and certificates, connections that are shared.
+
+#![expect(clippy::unwrap_used, reason = "all of it is a test")]
+
+use std::{path::PathBuf, sync::Arc};
+
+use capstan_api::{GroupVersionResource, Unstructured, options::ListOptions};
+use capstan_client::{Api, Client, Config, Error, Event};
+use capstan_clock::{Clock as _, OsIds, RealClock};
+use capstan_server::{
+    Server, authentication,
+    authorization::UserInfo,
+    pki::{self, Credential, Pki},
+    serve,
+};
+use capstan_storage::{Memory, Options};
+
+struct Cluster {
+    directory: PathBuf,
+    url: String,
+    pki: Pki,
+    /// The server ends with it.
+    _handle: serve::Handle,
+}
+
+impl Cluster {
+    async fn start(name: &str) -> Self {
+        let clock = Arc::new(RealClock::new());
+        let directory = std::env::temp_dir().join(format!("capstan-client-{name}-{}", std::process::id()));
+        let options = pki::Options { host: "here".into(), service_ip: [10, 0, 0, 1].into(), extra: Vec::new() };
+        let pki = Pki::open(&directory, &options, clock.now(), &OsIds).unwrap();
+        let mut tokens = authentication::StaticTokens::default();
+        tokens.insert("a-token", UserInfo::new("admin", ["system:masters"]));
+        let config = capstan_server::Config {
+            authentication: authentication::Config {
+                client_ca: Some(authentication::CertificatePool::from_pem(pki.ca.own.certificate.as_bytes()).unwrap()),
+                static_tokens: Some(tokens),
+                ..authentication::Config::default()
+            },
+            ..capstan_server::Config::default()
+        };
+        let server = Server::start(Arc::new(Memory::new(Options::default())), config).await.unwrap();
+        let tls = pki::server_config(&pki.serving, &pki.ca.own.chain()).unwrap();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("https://{}", listener.local_addr().unwrap());
+        let tls = Some(Arc::new(tls));
+        let handle = serve::serve(vec![listener], tls, server, serve::Limits::default(), clock).unwrap();
+        Cluster { directory, url, pki, _handle: handle }
+    }
+
+    fn kubeconfig(&self, user: &str, credential: Credential<'_>) -> String {
+        pki::kubeconfig("capstan", &self.url, &self.pki.ca.own.certificate, user, credential)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.directory));
+    }
+}
+
+async fn client(kubeconfig: &str) -> Client {
+    Client::from_config(&Config::from_kubeconfig_text(kubeconfig, None).await.unwrap()).unwrap()
+}
+
+fn config_maps(client: &Client) -> Api<Unstructured> {
+    Api::dynamic(client, GroupVersionResource::new("", "v1", "configmaps"), client.default_namespace())
+}
+
+fn config_map(name: &str) -> Unstructured {
+    let text = format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}"}}}}"#);
+    Unstructured::decode(text.as_bytes()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_certificates_and_kubes_own_client() {
+    let cluster = Cluster::start("credentials").await;
+    let by_token = cluster.kubeconfig("admin", Credential::Token("a-token"));
+    let by_certificate = cluster.kubeconfig("admin", Credential::Certificate(&cluster.pki.admin));
+    let kube = kube_client::config::Kubeconfig::from_yaml(&by_token).unwrap();
+    let clients = [
+        client(&by_token).await,
+        client(&by_certificate).await,
+        Client::from(kube_client::Client::try_from(kube).unwrap()),
+    ];
+    for (at, client) in clients.iter().enumerate() {
+        let maps = config_maps(client);
+        let mut watch = maps.watch(&ListOptions::default()).await.unwrap();
+        let created = maps.create(&config_map(&format!("map-{at}"))).await.unwrap();
+        loop {
+            if let Event::Added(seen) = watch.try_next().await.unwrap().unwrap()
+                && seen.name() == created.name()
+            {
+                break;
+            }
+        }
+        assert!(maps.get("nobody").await.unwrap_err().is_not_found());
+    }
+
+    // More watches than a connection carries.
+    let maps = config_maps(&clients[0]);
+    let mut watches = Vec::new();
+    for _ in 0..capstan_client::network::MAX_STREAMS + 20 {
+        watches.push(maps.watch(&ListOptions::default()).await.unwrap());
+    }
+    for watch in &mut watches {
+        assert!(matches!(watch.try_next().await, Ok(Some(Event::Added(_)))));
+    }
+
+    let nobody = client(&cluster.kubeconfig("nobody", Credential::Token("wrong"))).await;
+    assert_eq!(config_maps(&nobody).get("x").await.unwrap_err().status().unwrap().code, 401);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_that_are_not_trusted_or_not_there() {
+    let (cluster, other) = (Cluster::start("one").await, Cluster::start("other").await);
+    let wrong = pki::kubeconfig("capstan", &cluster.url, &other.pki.ca.own.certificate, "me", Credential::Token("t"));
+    let Error::Transport(text) = config_maps(&client(&wrong).await).get("x").await.unwrap_err() else { panic!() };
+    assert!(text.starts_with(&cluster.url) && text.contains("certificate"), "{text}");
+    assert!(text.contains("context \"capstan\"") && text.contains("user \"me\""), "{text}");
+
+    let gone = client(&other.kubeconfig("me", Credential::Token("a-token"))).await;
+    config_maps(&gone).list(&ListOptions::default()).await.unwrap();
+    drop(other);
+    let Error::Transport(text) = config_maps(&gone).get("x").await.unwrap_err() else { panic!() };
+    assert!(text.contains("user \"me\""), "{text}");
+}

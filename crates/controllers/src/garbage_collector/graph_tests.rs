@@ -1,0 +1,140 @@
+//! Changes and what they lead to, in words: `set`, `gone` and `absent`, each with what is said of the object.
+
+use super::{
+    super::metadata::ObjectMetadata,
+    graph::{Effect, Graph, Identity},
+};
+use capstan_api::object::OwnerReference;
+
+/// `uid[@namespace][:owner[!][*]...][+finalizer]`: an owner with `!` is blocked, one with `*` is said to be another kind;
+/// a finalizer says that the object is going.
+fn object(text: &str) -> (Identity, ObjectMetadata) {
+    let (text, finalizer) = text.split_once('+').unwrap_or((text, ""));
+    let (text, owners) = text.split_once(':').unwrap_or((text, ""));
+    let (uid, namespace) = text.split_once('@').unwrap_or((text, "ns"));
+    let reference = |owner: &str| {
+        let uid = owner.trim_end_matches(['!', '*']);
+        OwnerReference {
+            api_version: "v1".into(),
+            kind: if owner.contains('*') { "Other" } else { "Kind" }.into(),
+            name: uid.into(),
+            uid: uid.into(),
+            controller: None,
+            block_owner_deletion: owner.contains('!').then_some(true),
+        }
+    };
+    let object = ObjectMetadata {
+        name: uid.into(),
+        namespace: namespace.into(),
+        uid: uid.into(),
+        resource_version: String::new(),
+        deletion_timestamp: (!finalizer.is_empty()).then(|| "now".into()),
+        finalizers: vec![finalizer.to_owned()],
+        owner_references: owners.split(',').filter(|owner| !owner.is_empty()).map(reference).collect(),
+    };
+    (identity(uid, "Kind", namespace), object)
+}
+
+fn identity(uid: &str, kind: &str, namespace: &str) -> Identity {
+    Identity {
+        kind: kind.into(),
+        api_version: "v1".into(),
+        namespace: namespace.into(),
+        name: uid.into(),
+        uid: uid.into(),
+    }
+}
+
+/// Steps, each with the effects that are expected of it.
+fn check(steps: &[(&str, &str)]) {
+    let mut graph = Graph::default();
+    let mut last = std::collections::HashMap::new();
+    for (step, expected) in steps {
+        let (verb, what) = step.split_once(' ').unwrap();
+        let effects = match verb {
+            "set" => {
+                let (identity, new) = object(what);
+                let old = last.insert(identity.clone(), new.clone());
+                graph.set(&identity, old.as_ref(), &new)
+            }
+            "gone" => graph.gone(&object(what).0),
+            "absent" => graph.found_absent(&object(what).0),
+            "absent-other" => {
+                let seen = object(what).0;
+                graph.found_absent(&Identity { kind: "Other".into(), ..seen })
+            }
+            _ => panic!("{step}"),
+        };
+        let effects: Vec<_> = effects
+            .iter()
+            .map(|effect| match effect {
+                Effect::AttemptToDelete(uid) => format!("delete {uid}"),
+                Effect::AttemptToDeleteLater(uid) => format!("later {uid}"),
+                Effect::AttemptToOrphan(uid) => format!("orphan {uid}"),
+                Effect::InvalidNamespace { dependent, owner } => format!("invalid {} {owner}", dependent.uid),
+            })
+            .collect();
+        assert_eq!(effects.join(", "), *expected, "{step} of {steps:?}");
+    }
+}
+
+#[test]
+fn dependents_follow_their_owners() {
+    check(&[
+        ("set a", ""),
+        ("set b:a", ""),
+        ("set c:b", ""),
+        ("gone a", "delete b"),
+        ("gone b", "delete c"),
+        ("gone c", ""),
+    ]);
+    // A dependent that is seen first stands for its owner.
+    check(&[("set b:a", "delete a"), ("set a", ""), ("gone a", "delete b")]);
+    check(&[("set b:a", "delete a"), ("absent a", "delete b"), ("absent a", "")]);
+}
+
+#[test]
+fn foreground_and_orphan() {
+    check(&[
+        ("set a", ""),
+        ("set b:a!", ""),
+        ("set c:a", ""),
+        ("set a+foregroundDeletion", "delete b, delete c, delete a"),
+        ("set a+foregroundDeletion", ""),
+        ("gone c", "delete a"),
+        ("set b", "delete a"),
+    ]);
+    check(&[("set b:a!", "delete a"), ("set b:a", "delete a"), ("set b:a!", ""), ("set b", "delete a")]);
+    check(&[("set a", ""), ("set b:a", ""), ("set a+orphan", "orphan a"), ("set a+orphan", "")]);
+    check(&[("set b:a", "delete a"), ("set a+orphan", "orphan a")]);
+}
+
+#[test]
+fn circles() {
+    check(&[
+        ("set a:b!", "delete b"),
+        ("set b:a!", ""),
+        ("set a:b!+foregroundDeletion", "delete b, delete a"),
+        ("set b:a!+foregroundDeletion", "delete a, delete b"),
+    ]);
+}
+
+#[test]
+fn owners_elsewhere() {
+    let said = "invalid b [v1/Kind, namespace: two, name: a, uid: a]";
+    check(&[("set a@one", ""), ("set b@two:a", &format!("{said}, delete b"))]);
+    check(&[("set b@two:a", "delete a"), ("set a@one", &format!("{said}, delete b"))]);
+    check(&[("set b@two:a", "delete a"), ("set a@", ""), ("set c@one:a", ""), ("gone a@", "delete b, delete c")]);
+}
+
+#[test]
+fn claims_that_differ() {
+    // One says the owner is of another kind; that claim is verified by itself, and what is right stays.
+    check(&[
+        ("set b:a", "delete a"),
+        ("set c:a*", "delete c"),
+        ("absent a", "delete b, later a"),
+        ("set a", "delete c"),
+    ]);
+    check(&[("set a", ""), ("set c:a*", "delete c"), ("absent-other a", "delete c"), ("gone a", "delete c")]);
+}

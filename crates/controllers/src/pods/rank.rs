@@ -1,0 +1,128 @@
+//! Which pods go first when there are too many.
+
+use std::{
+    cmp::{Ordering, Reverse},
+    collections::{HashMap, HashSet},
+};
+
+use capstan_clock::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+
+use super::{is_active, is_ready, node_name, phase, ready_since};
+
+/// What says how dear a pod is.
+const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+/// Pending pods go before unknown ones, those before running ones.
+fn phase_rank(pod: &Pod) -> u8 {
+    match phase(pod) {
+        "Unknown" => 1,
+        "Running" => 2,
+        _ => 0,
+    }
+}
+
+/// How dear it is to lose the pod. What is not a number, or not written as Go writes one, says nothing.
+fn deletion_cost(pod: &Pod) -> i32 {
+    let cost = pod.metadata.annotations.as_ref().and_then(|annotations| annotations.get(DELETION_COST));
+    let text = cost.map(String::as_str).unwrap_or_default();
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    if text.starts_with('+') || (digits.len() > 1 && digits.starts_with('0')) {
+        return 0;
+    }
+    text.parse().unwrap_or_default()
+}
+
+/// The most restarts of any container, and of any sidecar.
+fn restarts(pod: &Pod) -> (i32, i32) {
+    let Some(status) = &pod.status else { return (0, 0) };
+    let containers = status.container_statuses.iter().flatten();
+    let regular = containers.map(|container| container.restart_count).max().unwrap_or_default();
+    let init = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
+    let sidecars: HashSet<_> = init
+        .filter(|container| container.restart_policy.as_deref() == Some("Always"))
+        .map(|container| container.name.as_str())
+        .collect();
+    let init = status.init_container_statuses.iter().flatten();
+    let sidecar = init
+        .filter(|container| sidecars.contains(container.name.as_str()))
+        .map(|container| container.restart_count)
+        .max();
+    (regular, sidecar.unwrap_or_default())
+}
+
+/// An age on a scale of powers of two, so that pods of about the same age are the same.
+#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "as in Go")]
+fn magnitude(then: Timestamp, now: Timestamp) -> i64 {
+    let age = now.duration_since(then).as_nanos();
+    if age > 0 { (age as f64).log2() as i64 } else { -1 }
+}
+
+/// Who is younger goes first, who has no time before all; who is of about the same age is sorted by uid.
+fn younger_first(a: (Option<Timestamp>, &Pod), b: (Option<Timestamp>, &Pod), now: Timestamp) -> Ordering {
+    match (a.0, b.0) {
+        (Some(one), Some(other)) if one == other => Ordering::Equal,
+        (Some(one), Some(other)) => {
+            magnitude(one, now).cmp(&magnitude(other, now)).then_with(|| a.1.metadata.uid.cmp(&b.1.metadata.uid))
+        }
+        (one, other) => one.is_some().cmp(&other.is_some()),
+    }
+}
+
+/// Sorts pods so that those to delete first come first. `related` are pods of the same kind, theirs and those of their
+/// siblings: who shares a node with many of them goes before who does not.
+pub(crate) fn sort_for_deletion(pods: &mut [&Pod], related: &[&Pod], now: Timestamp) {
+    let mut on_node: HashMap<&str, usize> = HashMap::new();
+    for pod in related.iter().filter(|pod| is_active(pod)) {
+        *on_node.entry(node_name(pod)).or_default() += 1;
+    }
+    let created = |pod: &Pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    let rules = |pod: &Pod| {
+        let doubled = on_node.get(node_name(pod)).copied().unwrap_or_default();
+        (!node_name(pod).is_empty(), phase_rank(pod), is_ready(pod), deletion_cost(pod), Reverse(doubled))
+    };
+    pods.sort_by(|a, b| {
+        rules(a)
+            .cmp(&rules(b))
+            .then_with(|| younger_first((ready_since(a), a), (ready_since(b), b), now))
+            .then_with(|| restarts(b).cmp(&restarts(a)))
+            .then_with(|| younger_first((created(a), a), (created(b), b), now))
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::pods::testing::{pod, start};
+
+    /// The pods, told in the order in which they must go.
+    fn check(first_to_last: &[&str]) {
+        let pods: Vec<Pod> = first_to_last.iter().map(|text| pod(text)).collect();
+        let now = start() + Duration::from_secs(100_000);
+        let expected: Vec<&Pod> = pods.iter().collect();
+        let mut reversed: Vec<&Pod> = pods.iter().rev().collect();
+        sort_for_deletion(&mut reversed, &expected, now);
+        assert_eq!(reversed, expected, "{first_to_last:?}");
+    }
+
+    #[test]
+    fn who_goes_first() {
+        check(&["unassigned", "assigned on:n"]);
+        check(&["pending on:n Pending", "unknown on:n Unknown", "running on:n Running"]);
+        check(&["unready on:n Running", "ready on:n ready"]);
+        check(&[
+            "cheap on:n ready cost:-5",
+            "free on:n ready",
+            "bad on:n ready cost:007 restarts:-1",
+            "dear on:n ready cost:5",
+        ]);
+        check(&["a on:n ready", "b on:n ready restarts:-1", "alone on:m ready"]);
+        check(&["young on:n ready@90000", "old on:n ready@0"]);
+        check(&["restarted on:n ready restarts:3", "calm on:n ready restarts:1"]);
+        check(&["a on:n age:10", "b on:n age:1000000"]);
+        // About the same age: the uid decides.
+        check(&["a on:n age:1001", "b on:n age:1000"]);
+    }
+}

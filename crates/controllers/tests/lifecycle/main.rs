@@ -1,0 +1,6 @@
+//! Life and death, policy and nodes: the loops on the real server, in process, on virtual time.
+
+#![expect(clippy::unwrap_used, reason = "all of it is a test")]
+
+mod deletion;
+mod harness;

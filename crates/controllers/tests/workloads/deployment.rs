@@ -1,0 +1,226 @@
+//! Deployments and their ReplicaSets.
+
+use std::time::Duration;
+
+use k8s_openapi::api::{
+    apps::v1::{Deployment, DeploymentCondition, ReplicaSet},
+    core::v1::Pod,
+};
+
+use crate::cluster::Cluster;
+
+const LOOPS: [&str; 2] = ["deployment-controller", "replicaset-controller"];
+
+fn web(replicas: i32, image: &str, more: &str) -> String {
+    format!(
+        "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web}}, spec: {{replicas: {replicas}, {more}
+           selector: {{matchLabels: {{app: web}}}}, template: {{metadata: {{labels: {{app: web}}}},
+           spec: {{containers: [{{name: c, image: {image}}}]}}}}}}}}"
+    )
+}
+
+fn image(pod: &Pod) -> &str {
+    pod.spec.as_ref().unwrap().containers[0].image.as_deref().unwrap()
+}
+
+fn is_done(deployment: &Deployment) -> bool {
+    let status = deployment.status.clone().unwrap_or_default();
+    let wanted = deployment.spec.as_ref().unwrap().replicas;
+    status.observed_generation == deployment.metadata.generation
+        && (status.replicas, status.updated_replicas, status.available_replicas) == (wanted, wanted, wanted)
+        && condition(deployment, "Progressing").is_some_and(|c| c.reason.as_deref() == Some("NewReplicaSetAvailable"))
+}
+
+fn condition<'a>(deployment: &'a Deployment, kind: &str) -> Option<&'a DeploymentCondition> {
+    deployment.status.as_ref()?.conditions.iter().flatten().find(|condition| condition.type_ == kind)
+}
+
+fn reason(deployment: &Deployment, kind: &str) -> String {
+    condition(deployment, kind).and_then(|condition| condition.reason.clone()).unwrap_or_default()
+}
+
+async fn set_image(cluster: &Cluster, image: &str) {
+    cluster
+        .change::<Deployment>("web", |deployment| {
+            let spec = deployment.spec.as_mut().unwrap().template.spec.as_mut().unwrap();
+            spec.containers[0].image = Some(image.to_owned());
+        })
+        .await;
+}
+
+/// The sizes of the ReplicaSets by their revisions.
+async fn sizes(cluster: &Cluster) -> Vec<(String, i32)> {
+    let mut sizes: Vec<_> = cluster
+        .list::<ReplicaSet>()
+        .await
+        .into_iter()
+        .map(|set| {
+            let revision = set.metadata.annotations.unwrap()["deployment.kubernetes.io/revision"].clone();
+            (revision, set.spec.unwrap().replicas.unwrap())
+        })
+        .collect();
+    sizes.sort();
+    sizes
+}
+
+fn of(sizes: &[(&str, i32)]) -> Vec<(String, i32)> {
+    sizes.iter().map(|(revision, size)| ((*revision).to_owned(), *size)).collect()
+}
+
+#[tokio::test]
+async fn rolls_out_rolls_back_and_pauses() {
+    let cluster = Cluster::start(&LOOPS).await;
+    let _node = cluster.play_node();
+    cluster.create::<Deployment>(&web(10, "one", "")).await;
+    let deployment = cluster.until_object("web", is_done).await;
+    assert_eq!(deployment.metadata.annotations.unwrap()["deployment.kubernetes.io/revision"], "1");
+    assert_eq!(sizes(&cluster).await, of(&[("1", 10)]));
+
+    // Replaced a few at a time: never fewer than 8, never more than 13 wanted (25% of 10, down and up).
+    set_image(&cluster, "two").await;
+    cluster
+        .until("all pods are new", || async {
+            let pods = cluster.list::<Pod>().await;
+            let living = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()).count();
+            assert!(living >= 8, "{living} pods");
+            let wanted: i32 = sizes(&cluster).await.iter().map(|(_, size)| size).sum();
+            assert!(wanted <= 13, "{wanted} pods wanted");
+            pods.iter().all(|pod| image(pod) == "two")
+        })
+        .await;
+    cluster.until_object("web", is_done).await;
+    assert_eq!(sizes(&cluster).await, of(&[("1", 0), ("2", 10)]));
+
+    // As `kubectl rollout undo` does it: the old template comes back, and its ReplicaSet with a new number.
+    set_image(&cluster, "one").await;
+    cluster.until_object("web", |deployment| is_done(deployment)).await;
+    assert_eq!(sizes(&cluster).await, of(&[("2", 0), ("3", 10)]));
+    let sets = cluster.list::<ReplicaSet>().await;
+    let back = sets.iter().find(|set| set.spec.as_ref().unwrap().replicas == Some(10)).unwrap();
+    let annotations = back.metadata.annotations.as_ref().unwrap();
+    assert_eq!(annotations["deployment.kubernetes.io/revision-history"], "1");
+
+    // As clients of old did it: by an annotation.
+    cluster
+        .change::<Deployment>("web", |deployment| {
+            let annotations = deployment.metadata.annotations.get_or_insert_default();
+            annotations.insert("deprecated.deployment.rollback.to".to_owned(), "2".to_owned());
+        })
+        .await;
+    cluster
+        .until_object("web", |deployment: &Deployment| {
+            let template = deployment.spec.as_ref().unwrap().template.spec.as_ref().unwrap();
+            is_done(deployment) && template.containers[0].image.as_deref() == Some("two")
+        })
+        .await;
+    assert_eq!(sizes(&cluster).await, of(&[("3", 0), ("4", 10)]));
+
+    // A pause: the template may change and nothing follows, but the size does.
+    cluster.change::<Deployment>("web", |deployment| deployment.spec.as_mut().unwrap().paused = Some(true)).await;
+    set_image(&cluster, "three").await;
+    cluster.change::<Deployment>("web", |deployment| deployment.spec.as_mut().unwrap().replicas = Some(4)).await;
+    let paused = cluster
+        .until_object("web", |deployment: &Deployment| {
+            let status = deployment.status.as_ref().unwrap();
+            status.replicas == Some(4) && status.observed_generation == deployment.metadata.generation
+        })
+        .await;
+    assert_eq!(reason(&paused, "Progressing"), "DeploymentPaused");
+    assert_eq!(sizes(&cluster).await, of(&[("3", 0), ("4", 4)]));
+    cluster.change::<Deployment>("web", |deployment| deployment.spec.as_mut().unwrap().paused = None).await;
+    cluster.until_object("web", is_done).await;
+    assert_eq!(sizes(&cluster).await, of(&[("3", 0), ("4", 0), ("5", 4)]));
+
+    // When all is as it shall be nobody asks for anything.
+    cluster.settle().await;
+    let before = cluster.writes.load(std::sync::atomic::Ordering::SeqCst);
+    cluster.clock.advance(Duration::from_secs(3600));
+    cluster.settle().await;
+    assert_eq!(cluster.writes.load(std::sync::atomic::Ordering::SeqCst), before);
+}
+
+#[tokio::test]
+async fn misses_its_deadline() {
+    let cluster = Cluster::start(&LOOPS).await;
+    cluster.create::<Deployment>(&web(2, "one", "progressDeadlineSeconds: 60,")).await;
+    let stuck = cluster
+        .until_object("web", |deployment: &Deployment| {
+            deployment.status.as_ref().is_some_and(|status| status.updated_replicas == Some(2))
+        })
+        .await;
+    assert_eq!(
+        (reason(&stuck, "Progressing"), reason(&stuck, "Available")),
+        ("ReplicaSetUpdated".to_owned(), "MinimumReplicasUnavailable".to_owned())
+    );
+    cluster.settle().await;
+    cluster.clock.advance(Duration::from_secs(90));
+    let late = cluster
+        .until_object("web", |deployment: &Deployment| reason(deployment, "Progressing") == "ProgressDeadlineExceeded")
+        .await;
+    let condition = condition(&late, "Progressing").unwrap();
+    let name = cluster.list::<ReplicaSet>().await[0].metadata.name.clone().unwrap();
+    assert_eq!(condition.status, "False");
+    assert_eq!(condition.message, Some(format!("ReplicaSet \"{name}\" has timed out progressing.")));
+    // Late is not never.
+    let _node = cluster.play_node();
+    cluster.until_object("web", is_done).await;
+}
+
+#[tokio::test]
+async fn recreates() {
+    let cluster = Cluster::start(&LOOPS).await;
+    let _node = cluster.play_node();
+    cluster.create::<Deployment>(&web(3, "one", "strategy: {type: Recreate},")).await;
+    cluster.until_object("web", is_done).await;
+    set_image(&cluster, "two").await;
+    cluster
+        .until("all pods are new", || async {
+            let pods = cluster.list::<Pod>().await;
+            let old = pods.iter().filter(|pod| image(pod) == "one").count();
+            assert!(old == 0 || old == pods.len(), "old and new never run side by side");
+            pods.len() == 3 && old == 0
+        })
+        .await;
+    cluster.until_object("web", is_done).await;
+    assert_eq!(sizes(&cluster).await, of(&[("1", 0), ("2", 3)]));
+}
+
+#[tokio::test]
+async fn the_dead_are_replaced_and_strangers_adopted() {
+    let cluster = Cluster::start(&LOOPS).await;
+    let _node = cluster.play_node();
+    cluster
+        .create::<Pod>("{apiVersion: v1, kind: Pod, metadata: {name: stray, labels: {app: a}}, spec: {containers: [{name: c, image: i}]}}")
+        .await;
+    cluster
+        .create::<ReplicaSet>(
+            "{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: a}, spec: {replicas: 3, selector: {matchLabels: {app: a}},
+              template: {metadata: {labels: {app: a}}, spec: {containers: [{name: c, image: i}]}}}}",
+        )
+        .await;
+    let ready = |set: &ReplicaSet| set.status.as_ref().is_some_and(|status| status.ready_replicas == Some(3));
+    cluster.until_object("a", ready).await;
+    cluster.settle().await;
+    let pods = cluster.list::<Pod>().await;
+    assert_eq!(pods.len(), 3, "the stray one counts");
+    assert!(pods.iter().any(|pod| pod.metadata.name.as_deref() == Some("stray")), "and is the oldest");
+    assert!(pods.iter().all(|pod| pod.metadata.owner_references.iter().flatten().any(|owner| owner.name == "a")));
+    let victim = pods.iter().find(|pod| pod.metadata.name.as_deref() != Some("stray")).unwrap();
+    let name = victim.metadata.name.clone().unwrap();
+    cluster.api::<Pod>().delete(&name, &capstan_api::options::DeleteOptions::default()).await.unwrap();
+    cluster
+        .until("another one is there", || async {
+            let pods = cluster.list::<Pod>().await;
+            pods.len() == 3 && pods.iter().all(|pod| pod.metadata.name.as_deref() != Some(&name))
+        })
+        .await;
+    // Who does not fit any more is let go, and replaced.
+    cluster.change::<Pod>("stray", |pod| pod.metadata.labels = Some([("app".to_owned(), "b".to_owned())].into())).await;
+    cluster
+        .until("it is let go and replaced", || async {
+            let pods = cluster.list::<Pod>().await;
+            let stray = pods.iter().find(|pod| pod.metadata.name.as_deref() == Some("stray")).unwrap();
+            pods.len() == 4 && stray.metadata.owner_references.is_none()
+        })
+        .await;
+}
