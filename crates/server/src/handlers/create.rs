@@ -11,7 +11,7 @@ use super::{
 use crate::{http::Response, request::WriteOptions};
 
 /// Fields that only the server fills in.
-const SYSTEM_FIELDS: [&str; 5] =
+pub(super) const SYSTEM_FIELDS: [&str; 5] =
     ["creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"];
 
 pub(crate) async fn create(call: &mut Call<'_>) -> Result<Response, Status> {

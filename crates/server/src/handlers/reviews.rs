@@ -29,6 +29,8 @@ pub(crate) async fn review(call: &mut Call<'_>) -> Result<Response, Status> {
     let (gvk, schema) = (&resource.gvk, resource.schema());
     let mut object =
         decode::object(&call.body, content_type, gvk, schema, options.field_validation, &mut call.warnings)?;
+    let metadata = super::call::metadata_mut(&mut object);
+    super::create::SYSTEM_FIELDS.iter().for_each(|field| drop(metadata.remove(field)));
     super::call::ensure_namespace(call.namespace(), &mut object)?;
     managed::track(call, None, &mut object, &options.field_manager);
     call.admit(Admitted::create("", &mut object, options.dry_run))?;

@@ -98,6 +98,10 @@ pub(crate) fn storable(call: &Call<'_>, object: Map) -> Map {
         capstan_api::builtin::default(&schema, &mut object);
     }
     let Value::Object(mut object) = object else { return Map::new() };
+    // What is only another name has no traffic of its own; it is looked at all the same before it is left out.
+    if is_service(stored) && registry::paths::text(&object, "spec.type") == "ExternalName" {
+        registry::paths::remove(&mut object, "spec.internalTrafficPolicy");
+    }
     metadata_mut(&mut object).remove("resourceVersion");
     object
 }

@@ -318,7 +318,15 @@ static KINDS: &[Kind] = &[
         crd::create,
         &[MetaUpdate, Change(crd::update)],
     ),
-    kind(("apiregistration.k8s.io", "APIService", false), path_segment, review::api_service, &[MetaUpdate, Meta, Body]),
+    Kind {
+        create: &[PlainMeta, Body],
+        ..kind(
+            ("apiregistration.k8s.io", "APIService", false),
+            path_segment,
+            review::api_service,
+            &[PlainMetaUpdate, PlainMeta, Body],
+        )
+    },
     plain(
         (ADMISSION, "ValidatingWebhookConfiguration", false),
         webhook::configuration,

@@ -212,9 +212,6 @@ fn service_traffic(spec: &mut Map) {
     if internal && !spec.contains_key("internalTrafficPolicy") {
         spec.insert("internalTrafficPolicy", "Cluster");
     }
-    if kind == "ExternalName" {
-        spec.remove("internalTrafficPolicy");
-    }
     if kind == "LoadBalancer" && !spec.contains_key("allocateLoadBalancerNodePorts") {
         spec.insert("allocateLoadBalancerNodePorts", true);
     }

@@ -129,8 +129,13 @@ fn fill(node: NodeRef<'_>, map: &mut Map, path: &str, value: impl FnOnce() -> Va
 /// Whether Go would see no value: none, null, or a zero that is not behind a pointer.
 fn is_unset(field: FieldRef<'_>, value: Option<&Value>) -> bool {
     value.is_none_or(|value| {
-        value.is_null() || drops(field, value) || field.node.absent() == Absent::Zero && is_zero(value)
+        value.is_null() || drops(field, value) || field.node.absent() == Absent::Zero && is_zero_of(field, value)
     })
+}
+
+/// Whether Go would take the value for none. An empty text in the place of a number is one of its own.
+fn is_zero_of(field: FieldRef<'_>, value: &Value) -> bool {
+    is_zero(value) && !(field.node.is_int_or_string() && value.as_str().is_some())
 }
 
 /// Whether Go would not print the value.
