@@ -46,7 +46,6 @@ impl Client {
 
 impl RESTClient {
     /// A request of any verb.
-    #[must_use]
     pub fn verb(&self, method: Method) -> Request {
         Request {
             client: self.client.clone(),
@@ -64,32 +63,27 @@ impl RESTClient {
     }
 
     /// Reads.
-    #[must_use]
     pub fn get(&self) -> Request {
         self.verb(Method::GET)
     }
 
     /// Creates.
-    #[must_use]
     pub fn post(&self) -> Request {
         self.verb(Method::POST)
     }
 
     /// Writes.
-    #[must_use]
     pub fn put(&self) -> Request {
         self.verb(Method::PUT)
     }
 
     /// Changes.
-    #[must_use]
     pub fn patch<P: Serialize>(&self, patch: &Patch<P>) -> Request {
         let (content_type, patch) = patch.parts();
         self.verb(Method::PATCH).body(patch).header(header::CONTENT_TYPE, HeaderValue::from_static(content_type))
     }
 
     /// Deletes.
-    #[must_use]
     pub fn delete(&self) -> Request {
         self.verb(Method::DELETE)
     }
