@@ -21,6 +21,7 @@ pub mod record;
 mod retry;
 mod slow_start;
 mod stop;
+mod sync;
 #[cfg(test)]
 mod testing;
 pub mod workqueue;

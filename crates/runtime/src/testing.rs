@@ -13,7 +13,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use capstan_api::{GroupResource, ObjectMeta, Resource, Scope, Status};
+use capstan_api::{GroupResource, GroupVersionKind, GroupVersionResource, ObjectMeta, Resource, Scope, Status};
 use capstan_client::{Body, BoxFuture, Client, Error, Transport};
 use capstan_clock::{Clock, Ids, ManualClock, SeededIds};
 use capstan_server::{Config, Server, authorization::UserInfo};
@@ -33,12 +33,16 @@ macro_rules! kind {
         }
 
         impl Resource for $name {
-            const GROUP: &'static str = "";
-            const VERSION: &'static str = "v1";
-            const KIND: &'static str = stringify!($name);
-            const PLURAL: &'static str = $plural;
             const SCOPE: Scope = Scope::Namespaced;
             type Meta = ObjectMeta;
+
+            fn gvk() -> GroupVersionKind {
+                GroupVersionKind::from_static("", "v1", stringify!($name))
+            }
+
+            fn gvr() -> GroupVersionResource {
+                GroupVersionResource::from_static("", "v1", $plural)
+            }
 
             fn meta(&self) -> &ObjectMeta {
                 &self.metadata

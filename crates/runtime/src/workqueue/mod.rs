@@ -1,6 +1,8 @@
 //! Work queues: a key is in one at most once, and in work at most once.
 
 mod core;
+#[cfg(all(test, feature = "shuttle"))]
+mod interleavings;
 mod metrics;
 mod priority;
 mod queue;

@@ -30,7 +30,7 @@ pub struct AddOpts {
 /// priorities and the earliest of its times, and comes once. Clones are the same queue.
 #[derive(Debug)]
 pub struct PriorityQueue<T: Item> {
-    core: Arc<Core<T, ByPriority<T>>>,
+    core: Arc<Core<T, ByPriority>>,
     limiter: Arc<dyn RateLimiter<T>>,
 }
 

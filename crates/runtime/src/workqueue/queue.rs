@@ -17,7 +17,7 @@ use super::{
 /// [`shut_down_with_drain`](Self::shut_down_with_drain) waits.
 #[derive(Debug)]
 pub struct WorkQueue<T: Item> {
-    core: Arc<Core<T, Fifo<T>>>,
+    core: Arc<Core<T, Fifo>>,
 }
 
 impl<T: Item> Clone for WorkQueue<T> {
