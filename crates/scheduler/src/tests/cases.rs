@@ -226,3 +226,72 @@ fn preemption() {
         "0/1 nodes are available: 1 Insufficient cpu. => a without x (0)",
     );
 }
+
+#[test]
+fn volumes() {
+    let pod = "p yaml:volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]";
+    let useless = |reason: &str| format!("0/1 nodes are available: {reason}. {USELESS}");
+    check("node a", pod, &useless("persistentvolumeclaim \"c\" not found"));
+    let claim = |spec: &str, more: &str| {
+        format!(
+            "claim {{metadata: {{name: c, namespace: default{more}}}, spec: {{accessModes: [ReadWriteOnce], {spec}}}}}\n"
+        )
+    };
+    let class = |mode: &str, provisioner: &str| {
+        format!("class {{metadata: {{name: s}}, volumeBindingMode: {mode}, provisioner: {provisioner}}}\n")
+    };
+    let immediate = claim("storageClassName: s", "") + &class("Immediate", "example.com/disk");
+    check(&format!("{immediate}node a"), pod, &useless("pod has unbound immediate PersistentVolumeClaims"));
+
+    // Bound to a volume that is only on one node.
+    let bound = claim("volumeName: v", ", annotations: {pv.kubernetes.io/bind-completed: 'yes'}");
+    let volume = |spec: &str, more: &str| {
+        format!(
+            "volume {{metadata: {{name: v{more}}}, spec: {{storageClassName: s, accessModes: [ReadWriteOnce], \
+                 capacity: {{storage: 1Gi}}, {spec}}}, status: {{phase: Available}}}}\n"
+        )
+    };
+    let on_b = "nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/hostname, \
+                operator: In, values: [b]}]}]}}";
+    check(&format!("{bound}{}node a\nnode b", volume(on_b, "")), pod, "b*");
+    refused(
+        &format!("{bound}{}node a", volume(on_b, "")),
+        pod,
+        "node(s) didn't match PersistentVolume's node affinity",
+    );
+    // In a zone.
+    let zoned = volume("local: {path: /x}", ", labels: {topology.kubernetes.io/zone: z2}");
+    check(&format!("{bound}{zoned}node a zone=z1\nnode b zone=z2"), pod, "b*");
+    refused(&format!("{bound}{zoned}node a zone=z1"), pod, "node(s) had no available volume zone");
+
+    // Not bound yet: a volume that fits, or one that can be made.
+    let waiting = claim("storageClassName: s, resources: {requests: {storage: 1Gi}}", "");
+    let none = class("WaitForFirstConsumer", "kubernetes.io/no-provisioner");
+    check(&format!("{waiting}{none}{}node a\nnode b", volume(on_b, "")), pod, "b*");
+    refused(&format!("{waiting}{none}node a"), pod, "node(s) didn't find available persistent volumes to bind");
+    check(&format!("{waiting}{}node a", class("WaitForFirstConsumer", "example.com/disk")), pod, "a*");
+
+    // Only one pod may have it.
+    let once = "claim {metadata: {name: c, namespace: default, annotations: {pv.kubernetes.io/bind-completed: 'yes'}}, \
+                spec: {volumeName: v, accessModes: [ReadWriteOncePod]}}\n";
+    check(
+        &format!(
+            "{once}{}node a\npod x on=a yaml:volumes: [{{name: v, persistentVolumeClaim: {{claimName: c}}}}]",
+            volume("local: {path: /x}", "")
+        ),
+        pod,
+        "0/1 nodes are available: 1 node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode \
+         already in-use by another pod. no new claims to deallocate, preemption: 0/1 nodes are available: 1 No \
+         preemption victims found for incoming pod.",
+    );
+    // A node that has as many as it can.
+    let csi = "csi: {driver: d, volumeHandle: h}";
+    check(
+        &format!(
+            "{bound}{}csinode {{metadata: {{name: a}}, spec: {{drivers: [{{name: d, nodeID: a, allocatable: {{count: 0}}}}]}}}}\nnode a\nnode b",
+            volume(csi, "")
+        ),
+        pod,
+        "b*",
+    );
+}
