@@ -1,7 +1,7 @@
 //! A plugin of one's own: it ranks nodes by a label, so that pods go to the node with the largest number in it.
 //!
-//! `cargo run -p capstan-scheduler --example label_rank` decides for one pod and three nodes, without a server. To run it
-//! on one, register the plugin, name it in a configuration and hand that to the scheduler.
+//! `cargo run -p capstan-scheduler --example label_rank` decides for one pod and three nodes, without a server. To run
+//! it on one, register the plugin, name it in a configuration and hand that to the scheduler.
 
 use std::{error::Error, sync::Arc};
 

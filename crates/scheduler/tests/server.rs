@@ -164,8 +164,8 @@ async fn places_and_refuses() {
     assert_eq!(reason, "Unschedulable");
     assert_eq!(
         message,
-        "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1 nodes are available: \
-         1 Preemption is not helpful for scheduling."
+        "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1 nodes are \
+         available: 1 Preemption is not helpful for scheduling."
     );
     let event = cluster.event("FailedScheduling").await;
     assert_eq!((event.type_.as_deref(), event.action.as_deref()), (Some("Warning"), Some("Scheduling")));

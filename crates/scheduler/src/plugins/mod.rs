@@ -8,6 +8,7 @@ mod nodes;
 mod preemption;
 mod resources;
 mod spread;
+mod volume_binding;
 mod volumes;
 
 use std::sync::Arc;
@@ -22,7 +23,8 @@ pub use nodes::{
 pub use preemption::{DefaultBinder, DefaultPreemption, PrioritySort};
 pub use resources::{NodeResourcesBalancedAllocation, NodeResourcesFit, ResourceSpec, Strategy, default_resources};
 pub use spread::{Defaults, PodTopologySpread};
-pub use volumes::{DEFAULT_BIND_TIMEOUT, NodeVolumeLimits, VolumeBinding, VolumeRestrictions, VolumeZone};
+pub use volume_binding::{DEFAULT_BIND_TIMEOUT, VolumeBinding};
+pub use volumes::{NodeVolumeLimits, VolumeRestrictions, VolumeZone};
 
 use crate::plugin::Plugin;
 

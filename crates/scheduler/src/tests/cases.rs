@@ -2,6 +2,9 @@
 
 use super::check;
 
+/// What follows a refusal when nobody can be evicted.
+const NOBODY: &str = "no new claims to deallocate, preemption: 0/1 nodes are available: 1 No preemption victims found \
+                      for incoming pod.";
 /// What follows every refusal that evicting would not mend.
 const USELESS: &str =
     "no new claims to deallocate, preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.";
@@ -18,11 +21,10 @@ fn resources() {
     refused("node a cpu=1 mem=1Gi", "p cpu=1001m", "Insufficient cpu");
     refused("node a", "p mem=1", "Insufficient memory");
     refused("node a gpu=1", "p gpu=2", "Insufficient example.com/gpu");
-    let none = "no new claims to deallocate, preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.";
     check(
         "node a cpu=1 pods=1\npod x on=a cpu=1",
         "p cpu=1",
-        &format!("0/1 nodes are available: 1 Insufficient cpu, 1 Too many pods. {none}"),
+        &format!("0/1 nodes are available: 1 Insufficient cpu, 1 Too many pods. {NOBODY}"),
     );
     // The emptier node is better; a pod without requests counts for a little all the same.
     check("node a cpu=4 mem=4Gi\nnode b cpu=4 mem=4Gi\npod x on=a cpu=1 mem=1Gi", "p cpu=1 mem=1Gi", "a b*");
@@ -79,8 +81,7 @@ fn nodes() {
     check(
         "node a\npod x on=a port=80",
         "p port=80",
-        "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports. no new claims to deallocate, preemption: 0/1 nodes \
-         are available: 1 No preemption victims found for incoming pod.",
+        &format!("0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports. {NOBODY}"),
     );
     check("node a\npod x on=a port=80", "p port=81", "a*");
     refused("node a", "p yaml:hostNetwork: true, hostUsers: false", "node(s) didn't match Pod's required features");
@@ -102,14 +103,12 @@ fn pods_nearby() {
     check(
         "node a\npod x on=a far:app=web@host",
         "p label:app=web",
-        "0/1 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules. no new claims to deallocate, preemption: 0/1 nodes are \
-         available: 1 No preemption victims found for incoming pod.",
+        &format!("0/1 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules. {NOBODY}"),
     );
     check(
         "node a\npod x on=a label:app=web",
         "p far:app=web@host",
-        "0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules. no new claims to deallocate, preemption: 0/1 nodes are available: \
-         1 No preemption victims found for incoming pod.",
+        &format!("0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules. {NOBODY}"),
     );
     check("node a\npod x on=a ns=other label:app=web", "p far:app=web@host", "a*");
     let bare = "node a cpu=1\nnode b cpu=1\npod x on=b label:app=web";
@@ -167,8 +166,7 @@ fn spread() {
         "node a zone=1\npod x on=a label:app=web",
         "p label:app=web yaml:topologySpreadConstraints: [{maxSkew: 1, minDomains: 2, topologyKey: \
          topology.kubernetes.io/zone, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: web}}}]",
-        "0/1 nodes are available: 1 node(s) didn't match pod topology spread constraints. no new claims to deallocate, preemption: 0/1 nodes are \
-         available: 1 No preemption victims found for incoming pod.",
+        &format!("0/1 nodes are available: 1 node(s) didn't match pod topology spread constraints. {NOBODY}"),
     );
 }
 
@@ -234,7 +232,8 @@ fn volumes() {
     check("node a", pod, &useless("persistentvolumeclaim \"c\" not found"));
     let claim = |spec: &str, more: &str| {
         format!(
-            "claim {{metadata: {{name: c, namespace: default{more}}}, spec: {{accessModes: [ReadWriteOnce], {spec}}}}}\n"
+            "claim {{metadata: {{name: c, namespace: default{more}}}, \
+             spec: {{accessModes: [ReadWriteOnce], {spec}}}}}\n"
         )
     };
     let class = |mode: &str, provisioner: &str| {
@@ -280,15 +279,17 @@ fn volumes() {
             volume("local: {path: /x}", "")
         ),
         pod,
-        "0/1 nodes are available: 1 node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode \
-         already in-use by another pod. no new claims to deallocate, preemption: 0/1 nodes are available: 1 No \
-         preemption victims found for incoming pod.",
+        &format!(
+            "0/1 nodes are available: 1 node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode \
+             already in-use by another pod. {NOBODY}"
+        ),
     );
     // A node that has as many as it can.
     let csi = "csi: {driver: d, volumeHandle: h}";
     check(
         &format!(
-            "{bound}{}csinode {{metadata: {{name: a}}, spec: {{drivers: [{{name: d, nodeID: a, allocatable: {{count: 0}}}}]}}}}\nnode a\nnode b",
+            "{bound}{}csinode {{metadata: {{name: a}}, spec: {{drivers: [{{name: d, nodeID: a, allocatable: \
+             {{count: 0}}}}]}}}}\nnode a\nnode b",
             volume(csi, "")
         ),
         pod,
