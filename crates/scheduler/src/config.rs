@@ -343,7 +343,7 @@ impl ProfileDocument {
             }
         };
 
-        // Those for all phases: the defaults without what is disabled, what is named again in its place, the rest after.
+        // Those for all phases: the defaults without what is disabled, what is named again in its place, then the rest.
         let custom = &self.plugins.multi_point;
         let mut multi: Vec<(String, i64)> = Vec::new();
         for (plugin, weight) in plugins::defaults() {

@@ -1,7 +1,7 @@
 //! What a plugin is.
 //!
-//! A plugin looks at a pod in phases. Before nodes are looked at, [`Plugin::pre_filter`] makes a [`Filter`] for the pod,
-//! or says that it has none; the filter is then asked about nodes. In the same way [`Plugin::pre_score`] makes a
+//! A plugin looks at a pod in phases. Before nodes are looked at, [`Plugin::pre_filter`] makes a [`Filter`] for the
+//! pod, or says that it has none; the filter is then asked about nodes. In the same way [`Plugin::pre_score`] makes a
 //! [`Score`]. Filters and scores hold whatever was worked out beforehand, and are told of pods that come and go
 //! ([`Filter::update`]), so that they can be kept for other pods of the same class, and so that one can ask what would
 //! be if some pods were not there.

@@ -262,19 +262,19 @@ mod tests {
     fn requests() {
         check("spec: {containers: [{name: a}]}", "cpu=0 mem=0 disk=0 / 100 209715200");
         check(
-            "spec: {containers: [{name: a, resources: {requests: {cpu: 100m, memory: 1Ki, example.com/gpu: 2}}}, {name: b, \
-             resources: {requests: {cpu: 1, ephemeral-storage: 5}}}]}",
+            "spec: {containers: [{name: a, resources: {requests: {cpu: 100m, memory: 1Ki, example.com/gpu: 2}}}, \
+             {name: b, resources: {requests: {cpu: 1, ephemeral-storage: 5}}}]}",
             "cpu=1100 mem=1024 disk=5 example.com/gpu=2 / 1100 209716224",
         );
         // A step of initialization that needs more than the containers together; a sidecar runs beside both.
         check(
-            "spec: {initContainers: [{name: s, restartPolicy: Always, resources: {requests: {cpu: 1}}}, {name: i, resources: \
-             {requests: {cpu: 3}}}], containers: [{name: a, resources: {requests: {cpu: 2}}}]}",
+            "spec: {initContainers: [{name: s, restartPolicy: Always, resources: {requests: {cpu: 1}}}, {name: i, \
+             resources: {requests: {cpu: 3}}}], containers: [{name: a, resources: {requests: {cpu: 2}}}]}",
             "cpu=4000 mem=0 disk=0 / 4000 419430400",
         );
         check(
-            "spec: {overhead: {cpu: 10m}, resources: {requests: {cpu: 3}}, containers: [{name: a, resources: {requests: \
-             {cpu: 2, hugepages-2Mi: 4Mi}}}]}",
+            "spec: {overhead: {cpu: 10m}, resources: {requests: {cpu: 3}}, containers: [{name: a, resources: \
+             {requests: {cpu: 2, hugepages-2Mi: 4Mi}}}]}",
             "cpu=3010 mem=0 disk=0 hugepages-2Mi=4194304 / 3010 209715200",
         );
     }

@@ -70,8 +70,8 @@ pub(crate) fn node_line(line: &str) -> Node {
 
 /// A pod from one line: its name, then what it asks for:
 /// `cpu=1 mem=1Gi gpu=1 prio=5 ns=x on=node port=80 label:k=v select:k=v tolerate:k=v started=9 never deleted`,
-/// `near:app=web@zone`, `far:…`, `like-near:…`, `like-far:…` for rules about pods nearby, `spread:app=web@zone:1` and
-/// `like-spread:…`, and `yaml:` for the rest of its spec.
+/// `near:app=web@zone`, `far:…`, `like-near:…`, `like-far:…` for rules about pods nearby, `spread:app=web@zone:1`
+/// and `like-spread:…`, and `yaml:` for the rest of its spec.
 #[track_caller]
 pub(crate) fn pod_line(line: &str) -> Pod {
     let (words, rest) = line.split_once(" yaml:").unwrap_or((line, ""));
@@ -117,7 +117,8 @@ pub(crate) fn pod_line(line: &str) -> Pod {
                 let (at, skew) = at.split_once(':').unwrap();
                 let action = if what == "spread" { "DoNotSchedule" } else { "ScheduleAnyway" };
                 spread.push(format!(
-                    "{{labelSelector: {{matchLabels: {{{}}}}}, topologyKey: {}, maxSkew: {skew}, whenUnsatisfiable: {action}}}",
+                    "{{labelSelector: {{matchLabels: {{{}}}}}, topologyKey: {}, maxSkew: {skew}, \
+                     whenUnsatisfiable: {action}}}",
                     quoted(pair),
                     key(at)
                 ));

@@ -1,6 +1,6 @@
 //! Plugins from the arguments of a configuration.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::{NodeAffinity as AddedAffinity, TopologySpreadConstraint};
 use serde::{Deserialize, de::DeserializeOwned};
@@ -9,7 +9,8 @@ use serde_json::Value;
 use super::{
     DefaultBinder, DefaultPreemption, Defaults, DynamicResources, ImageLocality, InterPodAffinity, NodeAffinity,
     NodeDeclaredFeatures, NodeName, NodePorts, NodeResourcesBalancedAllocation, NodeResourcesFit, NodeUnschedulable,
-    PodTopologySpread, PrioritySort, ResourceSpec, SchedulingGates, Strategy, TaintToleration, default_resources,
+    NodeVolumeLimits, PodTopologySpread, PrioritySort, ResourceSpec, SchedulingGates, Strategy, TaintToleration,
+    VolumeBinding, VolumeRestrictions, VolumeZone, default_resources,
 };
 use crate::{
     config::Factory,
@@ -166,6 +167,22 @@ fn inter_pod(args: &Value) -> Made {
     }))
 }
 
+fn volume_binding(args: &Value) -> Made {
+    #[derive(Default, Deserialize)]
+    #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+    struct Args {
+        bind_timeout_seconds: Option<i64>,
+    }
+    let seconds = read::<Args>(args)?.bind_timeout_seconds;
+    let Some(seconds) = seconds else { return Ok(Arc::new(VolumeBinding::default())) };
+    let seconds = u64::try_from(seconds).map_err(|_| {
+        format!(
+            "bindTimeoutSeconds: Invalid value: {seconds}: invalid BindTimeoutSeconds, should not be a negative value"
+        )
+    })?;
+    Ok(Arc::new(VolumeBinding::new(Duration::from_secs(seconds))))
+}
+
 fn node_affinity(args: &Value) -> Made {
     #[derive(Default, Deserialize)]
     #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
@@ -226,6 +243,10 @@ pub(crate) const FACTORIES: &[(&str, Factory)] = &[
     ("NodeAffinity", node_affinity),
     ("NodePorts", plain!(NodePorts)),
     ("NodeResourcesFit", fit),
+    ("VolumeRestrictions", plain!(VolumeRestrictions)),
+    ("NodeVolumeLimits", plain!(NodeVolumeLimits)),
+    ("VolumeBinding", volume_binding),
+    ("VolumeZone", plain!(VolumeZone)),
     ("PodTopologySpread", spread),
     ("InterPodAffinity", inter_pod),
     ("DynamicResources", plain!(DynamicResources)),

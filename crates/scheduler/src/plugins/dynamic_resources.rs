@@ -1,7 +1,7 @@
 //! Devices that pods claim.
 //!
-//! Pods whose claims have their devices already go where those are. Giving devices to a claim is not done here yet: a pod
-//! with a claim that has none waits, and is told so.
+//! Pods whose claims have their devices already go where those are. Giving devices to a claim is not done here yet: a
+//! pod with a claim that has none waits, and is told so.
 
 use std::sync::Arc;
 

@@ -8,6 +8,8 @@ mod nodes;
 mod preemption;
 mod resources;
 mod spread;
+mod volume_binding;
+mod volumes;
 
 use std::sync::Arc;
 
@@ -21,6 +23,8 @@ pub use nodes::{
 pub use preemption::{DefaultBinder, DefaultPreemption, PrioritySort};
 pub use resources::{NodeResourcesBalancedAllocation, NodeResourcesFit, ResourceSpec, Strategy, default_resources};
 pub use spread::{Defaults, PodTopologySpread};
+pub use volume_binding::{DEFAULT_BIND_TIMEOUT, VolumeBinding};
+pub use volumes::{NodeVolumeLimits, VolumeRestrictions, VolumeZone};
 
 use crate::plugin::Plugin;
 
@@ -36,6 +40,10 @@ pub fn defaults() -> Vec<(Arc<dyn Plugin>, i64)> {
         (Arc::new(NodeAffinity::default()), 2),
         (Arc::new(NodePorts), 0),
         (Arc::new(NodeResourcesFit::default()), 1),
+        (Arc::new(VolumeRestrictions), 0),
+        (Arc::new(NodeVolumeLimits), 0),
+        (Arc::new(VolumeBinding::default()), 0),
+        (Arc::new(VolumeZone), 0),
         (Arc::new(PodTopologySpread::default()), 2),
         (Arc::new(InterPodAffinity::default()), 2),
         (Arc::new(DynamicResources), 2),

@@ -1,8 +1,8 @@
 //! The loop: it keeps the cache and the queue up to date, takes pod after pod, and tells the server what was decided.
 //!
 //! A decision holds the one lock for some microseconds and asks nobody. What has to be told to the server is told in
-//! tasks of their own, while the next pod is looked at: the pod counts as being where it is to go from the moment of the
-//! decision, and is taken off again if the server disagrees.
+//! tasks of their own, while the next pod is looked at: the pod counts as being where it is to go from the moment of
+//! the decision, and is taken off again if the server disagrees.
 
 mod api;
 mod cycle;

@@ -2,6 +2,9 @@
 
 use super::check;
 
+/// What follows a refusal when nobody can be evicted.
+const NOBODY: &str = "no new claims to deallocate, preemption: 0/1 nodes are available: 1 No preemption victims found \
+                      for incoming pod.";
 /// What follows every refusal that evicting would not mend.
 const USELESS: &str =
     "no new claims to deallocate, preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.";
@@ -18,11 +21,10 @@ fn resources() {
     refused("node a cpu=1 mem=1Gi", "p cpu=1001m", "Insufficient cpu");
     refused("node a", "p mem=1", "Insufficient memory");
     refused("node a gpu=1", "p gpu=2", "Insufficient example.com/gpu");
-    let none = "no new claims to deallocate, preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.";
     check(
         "node a cpu=1 pods=1\npod x on=a cpu=1",
         "p cpu=1",
-        &format!("0/1 nodes are available: 1 Insufficient cpu, 1 Too many pods. {none}"),
+        &format!("0/1 nodes are available: 1 Insufficient cpu, 1 Too many pods. {NOBODY}"),
     );
     // The emptier node is better; a pod without requests counts for a little all the same.
     check("node a cpu=4 mem=4Gi\nnode b cpu=4 mem=4Gi\npod x on=a cpu=1 mem=1Gi", "p cpu=1 mem=1Gi", "a b*");
@@ -79,8 +81,7 @@ fn nodes() {
     check(
         "node a\npod x on=a port=80",
         "p port=80",
-        "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports. no new claims to deallocate, preemption: 0/1 nodes \
-         are available: 1 No preemption victims found for incoming pod.",
+        &format!("0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports. {NOBODY}"),
     );
     check("node a\npod x on=a port=80", "p port=81", "a*");
     refused("node a", "p yaml:hostNetwork: true, hostUsers: false", "node(s) didn't match Pod's required features");
@@ -102,14 +103,12 @@ fn pods_nearby() {
     check(
         "node a\npod x on=a far:app=web@host",
         "p label:app=web",
-        "0/1 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules. no new claims to deallocate, preemption: 0/1 nodes are \
-         available: 1 No preemption victims found for incoming pod.",
+        &format!("0/1 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules. {NOBODY}"),
     );
     check(
         "node a\npod x on=a label:app=web",
         "p far:app=web@host",
-        "0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules. no new claims to deallocate, preemption: 0/1 nodes are available: \
-         1 No preemption victims found for incoming pod.",
+        &format!("0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules. {NOBODY}"),
     );
     check("node a\npod x on=a ns=other label:app=web", "p far:app=web@host", "a*");
     let bare = "node a cpu=1\nnode b cpu=1\npod x on=b label:app=web";
@@ -167,8 +166,7 @@ fn spread() {
         "node a zone=1\npod x on=a label:app=web",
         "p label:app=web yaml:topologySpreadConstraints: [{maxSkew: 1, minDomains: 2, topologyKey: \
          topology.kubernetes.io/zone, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: web}}}]",
-        "0/1 nodes are available: 1 node(s) didn't match pod topology spread constraints. no new claims to deallocate, preemption: 0/1 nodes are \
-         available: 1 No preemption victims found for incoming pod.",
+        &format!("0/1 nodes are available: 1 node(s) didn't match pod topology spread constraints. {NOBODY}"),
     );
 }
 
@@ -224,5 +222,77 @@ fn preemption() {
         "node a cpu=1\npod x on=a cpu=1 deleted yaml:priority: 0",
         "p cpu=1 prio=5 nominated=a",
         "0/1 nodes are available: 1 Insufficient cpu. => a without x (0)",
+    );
+}
+
+#[test]
+fn volumes() {
+    let pod = "p yaml:volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]";
+    let useless = |reason: &str| format!("0/1 nodes are available: {reason}. {USELESS}");
+    check("node a", pod, &useless("persistentvolumeclaim \"c\" not found"));
+    let claim = |spec: &str, more: &str| {
+        format!(
+            "claim {{metadata: {{name: c, namespace: default{more}}}, \
+             spec: {{accessModes: [ReadWriteOnce], {spec}}}}}\n"
+        )
+    };
+    let class = |mode: &str, provisioner: &str| {
+        format!("class {{metadata: {{name: s}}, volumeBindingMode: {mode}, provisioner: {provisioner}}}\n")
+    };
+    let immediate = claim("storageClassName: s", "") + &class("Immediate", "example.com/disk");
+    check(&format!("{immediate}node a"), pod, &useless("pod has unbound immediate PersistentVolumeClaims"));
+
+    // Bound to a volume that is only on one node.
+    let bound = claim("volumeName: v", ", annotations: {pv.kubernetes.io/bind-completed: 'yes'}");
+    let volume = |spec: &str, more: &str| {
+        format!(
+            "volume {{metadata: {{name: v{more}}}, spec: {{storageClassName: s, accessModes: [ReadWriteOnce], \
+                 capacity: {{storage: 1Gi}}, {spec}}}, status: {{phase: Available}}}}\n"
+        )
+    };
+    let on_b = "nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/hostname, \
+                operator: In, values: [b]}]}]}}";
+    check(&format!("{bound}{}node a\nnode b", volume(on_b, "")), pod, "b*");
+    refused(
+        &format!("{bound}{}node a", volume(on_b, "")),
+        pod,
+        "node(s) didn't match PersistentVolume's node affinity",
+    );
+    // In a zone.
+    let zoned = volume("local: {path: /x}", ", labels: {topology.kubernetes.io/zone: z2}");
+    check(&format!("{bound}{zoned}node a zone=z1\nnode b zone=z2"), pod, "b*");
+    refused(&format!("{bound}{zoned}node a zone=z1"), pod, "node(s) had no available volume zone");
+
+    // Not bound yet: a volume that fits, or one that can be made.
+    let waiting = claim("storageClassName: s, resources: {requests: {storage: 1Gi}}", "");
+    let none = class("WaitForFirstConsumer", "kubernetes.io/no-provisioner");
+    check(&format!("{waiting}{none}{}node a\nnode b", volume(on_b, "")), pod, "b*");
+    refused(&format!("{waiting}{none}node a"), pod, "node(s) didn't find available persistent volumes to bind");
+    check(&format!("{waiting}{}node a", class("WaitForFirstConsumer", "example.com/disk")), pod, "a*");
+
+    // Only one pod may have it.
+    let once = "claim {metadata: {name: c, namespace: default, annotations: {pv.kubernetes.io/bind-completed: 'yes'}}, \
+                spec: {volumeName: v, accessModes: [ReadWriteOncePod]}}\n";
+    check(
+        &format!(
+            "{once}{}node a\npod x on=a yaml:volumes: [{{name: v, persistentVolumeClaim: {{claimName: c}}}}]",
+            volume("local: {path: /x}", "")
+        ),
+        pod,
+        &format!(
+            "0/1 nodes are available: 1 node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode \
+             already in-use by another pod. {NOBODY}"
+        ),
+    );
+    // A node that has as many as it can.
+    let csi = "csi: {driver: d, volumeHandle: h}";
+    check(
+        &format!(
+            "{bound}{}csinode {{metadata: {{name: a}}, spec: {{drivers: [{{name: d, nodeID: a, allocatable: \
+             {{count: 0}}}}]}}}}\nnode a\nnode b",
+            volume(csi, "")
+        ),
+        pod,
+        "b*",
     );
 }

@@ -145,7 +145,8 @@ proptest! {
                                     }
                                 }
                                 let (fits, _) = names(&mut other, &profile, &pod);
-                                prop_assert_eq!(fits.contains(&victims.node), spared.is_none(), "{:?} {}", spared, line);
+                                let here = fits.contains(&victims.node);
+                                prop_assert_eq!(here, spared.is_none(), "{:?} {}", spared, line);
                             }
                         }
                         _ => {}
