@@ -23,9 +23,9 @@ pub(crate) struct World {
     pub(crate) node: Option<tokio::task::JoinHandle<()>>,
 }
 
+/// The shim, built by cargo beside this test.
 pub(crate) fn shim() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    test.parent().unwrap().parent().unwrap().join("examples/process-init")
+    env!("CARGO_BIN_EXE_process-init").into()
 }
 
 pub(crate) async fn build(client: &Client, dir: &std::path::Path) -> Option<Node> {

@@ -9,7 +9,7 @@
 //! asked for by `rustix`.
 
 use std::{
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    io::{Read as _, Write as _},
     os::{
         fd::AsFd as _,
         linux::net::SocketAddrExt as _,
@@ -22,7 +22,8 @@ use std::{
 };
 
 use rustix::{
-    process::{Pid, Resource, Rlimit, Signal},
+    event::{PollFd, PollFlags},
+    process::{Pid, PidfdFlags, Resource, Rlimit, Signal},
     thread::{CapabilitySet, LinkNameSpaceType, UnshareFlags},
 };
 
@@ -127,20 +128,32 @@ fn outer(spec: &Spec, path: &str) -> Result<i32, String> {
     let child = Command::new("/proc/self/exe").args([PROCESS_INIT, "inner", path]).spawn();
     let mut child = child.map_err(|error| format!("inner: {error}"))?;
     let _ = writeln!(control, "pid {}", child.id());
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    if let (Ok(node), Some(pid)) = (control.try_clone(), pid) {
-        // Whoever started this is the only one who knows of it: without the node the container must not go on.
-        std::thread::spawn(move || {
-            let mut line = String::new();
-            while BufReader::new(&node).read_line(&mut line).is_ok_and(|read| read > 0) {}
+    // Whoever started this is the only one who knows of it: without the node the container must not go on. One thread
+    // watches both, because none can be started after the process namespace has been left.
+    if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        if node_left_first(&control, pid).unwrap_or(false) {
             let _ = rustix::process::kill_process(pid, Signal::KILL);
-        });
+        }
     }
     // The container's ends are its own: output ends when the container does.
     let status = child.wait().map_err(|error| format!("wait: {error}"))?;
     let (code, signal) = code(status);
     let _ = writeln!(control, "exit {code} {signal}");
     Ok(code)
+}
+
+/// Waits for the end of the container or of the node; whether it was the node's.
+fn node_left_first(control: &UnixStream, pid: Pid) -> rustix::io::Result<bool> {
+    let child = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
+    let mut ends = [PollFd::new(&child, PollFlags::IN), PollFd::new(control, PollFlags::IN)];
+    loop {
+        match rustix::event::poll(&mut ends, None) {
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error),
+            // The node says nothing on this connection, so all there can be to read is its end.
+            Ok(_) => return Ok(ends[0].revents().is_empty()),
+        }
+    }
 }
 
 /// The exit code as a shell has it, and the signal if there was one.
