@@ -8,7 +8,7 @@
 use std::any::type_name;
 
 use capstan_api::{
-    ObjectMeta, Resource, Scope,
+    GroupVersionKind, GroupVersionResource, ObjectMeta, Resource, Scope,
     mapper::{MatchError, RESTMapper, ResourceInfo, ResourceMapper},
 };
 use k8s_openapi::api::{
@@ -25,12 +25,16 @@ struct Order {
 }
 
 impl Resource for Order {
-    const GROUP: &'static str = "shop.example.com";
-    const VERSION: &'static str = "v1";
-    const KIND: &'static str = "Order";
-    const PLURAL: &'static str = "orders";
     const SCOPE: Scope = Scope::Namespaced;
     type Meta = ObjectMeta;
+
+    fn gvk() -> GroupVersionKind {
+        GroupVersionKind::from_static("shop.example.com", "v1", "Order")
+    }
+
+    fn gvr() -> GroupVersionResource {
+        GroupVersionResource::from_static("shop.example.com", "v1", "orders")
+    }
 
     fn meta(&self) -> &ObjectMeta {
         &self.metadata
@@ -47,12 +51,16 @@ struct Currency {
 }
 
 impl Resource for Currency {
-    const GROUP: &'static str = "shop.example.com";
-    const VERSION: &'static str = "v1";
-    const KIND: &'static str = "Currency";
-    const PLURAL: &'static str = "currencies";
     const SCOPE: Scope = Scope::Cluster;
     type Meta = ObjectMeta;
+
+    fn gvk() -> GroupVersionKind {
+        GroupVersionKind::from_static("shop.example.com", "v1", "Currency")
+    }
+
+    fn gvr() -> GroupVersionResource {
+        GroupVersionResource::from_static("shop.example.com", "v1", "currencies")
+    }
 
     fn meta(&self) -> &ObjectMeta {
         &self.metadata

@@ -16,7 +16,7 @@ use std::{
 
 use bytes::Bytes;
 use capstan_api::{
-    GroupVersionResource, ObjectMeta, Resource, Scope, Status, Unstructured, json,
+    GroupVersionKind, GroupVersionResource, ObjectMeta, Resource, Scope, Status, Unstructured, json,
     object::{Object, path},
     options::ListOptions,
     value::from_value,
@@ -40,12 +40,16 @@ struct ConfigMap {
 }
 
 impl Resource for ConfigMap {
-    const GROUP: &'static str = "";
-    const VERSION: &'static str = "v1";
-    const KIND: &'static str = "ConfigMap";
-    const PLURAL: &'static str = "configmaps";
     const SCOPE: Scope = Scope::Namespaced;
     type Meta = ObjectMeta;
+
+    fn gvk() -> GroupVersionKind {
+        GroupVersionKind::from_static("", "v1", "ConfigMap")
+    }
+
+    fn gvr() -> GroupVersionResource {
+        GroupVersionResource::from_static("", "v1", "configmaps")
+    }
 
     fn meta(&self) -> &ObjectMeta {
         &self.metadata

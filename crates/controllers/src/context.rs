@@ -4,9 +4,9 @@ use std::{fmt, sync::Arc};
 
 use capstan_client::{BoxFuture, Client, SharedInformerFactory};
 use capstan_clock::{SharedClock, SharedIds};
-use capstan_runtime::Stop;
+use capstan_runtime::{EventRecorder, Stop};
 
-use crate::metadata::MetadataInformers;
+use crate::{metadata::MetadataInformers, persistentvolume::LocalPath};
 
 /// What single loops need to know beside the cluster's objects.
 #[derive(Clone, Default)]
@@ -15,6 +15,8 @@ pub struct ControllerOptions {
     pub root_ca: String,
     /// Signs the tokens of service accounts that live in Secrets.
     pub token_signer: Option<Arc<dyn TokenSigner>>,
+    /// Where volumes of the default storage class are.
+    pub local_path: LocalPath,
 }
 
 impl fmt::Debug for ControllerOptions {
@@ -65,6 +67,11 @@ impl ControllerContext {
             stop,
             options: Arc::new(options),
         }
+    }
+
+    /// Who tells of what happens, in the name of a component.
+    pub(crate) fn recorder(&self, component: &str) -> EventRecorder {
+        EventRecorder::new(&self.client, component, Arc::clone(&self.clock), Arc::clone(&self.ids))
     }
 }
 

@@ -14,14 +14,15 @@ use k8s_openapi::{
 
 use crate::{
     ControllerContext,
+    drive::{drive, filled},
     endpoints::{LEADER, repack},
     endpointslice::{
         Changes, EndpointKey, EndpointSet, MANAGED_BY, SERVICE_NAME, port_map_key, prefix, says_the_same,
         slice_handler, slice_queue, sort_ports, write,
     },
-    loops::{Synced, Written, work},
     recorder::Recorder,
     service_pods::{LAST_CHANGE_TRIGGER_TIME, from_labels},
+    written::Written,
 };
 
 /// What this loop writes into the label of its slices.
@@ -89,8 +90,8 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
             }),
     );
     slices.add_event_handler(slice_handler(MANAGER, Duration::ZERO, written, queue));
-    let synced = Synced::default().and(&endpoints).and(&services).and(&slices);
-    Box::pin(work(controller, synced, context.stop.clone()))
+    let caches = vec![filled(&endpoints), filled(&services), filled(&slices)];
+    Box::pin(drive(context.stop.clone(), caches, controller))
 }
 
 fn has_selector(service: &Service) -> bool {

@@ -10,10 +10,12 @@ mod cronjob;
 mod daemonset;
 mod deployment;
 mod discovery;
+mod disruption;
 mod drive;
 mod endpoints;
 mod endpointslice;
 mod endpointslice_mirroring;
+mod ephemeral_volume;
 mod events;
 mod fnv;
 mod garbage_collector;
@@ -23,21 +25,31 @@ mod job;
 mod loops;
 mod metadata;
 mod namespace;
+mod node_lifecycle;
+mod overlay;
 mod percent;
+mod persistentvolume;
+mod pod_claims;
+mod pod_gc;
 mod pods;
 mod recorder;
 mod replicaset;
-mod root_ca_cert_publisher;
+mod root_ca;
 mod service_cidr;
 mod service_pods;
 mod serviceaccount;
 mod slow_start;
 mod statefulset;
 mod ttl_after_finished;
+mod taint_eviction;
+mod volume_expander;
+mod volume_protection;
 mod workload;
+mod written;
 
 pub use context::{ControllerContext, ControllerOptions, Descriptor, TokenSigner};
 pub use metadata::MetadataInformers;
+pub use persistentvolume::{LOCAL_PATH_PROVISIONER, LocalPath, RemoveDirectory};
 
 /// All loops that there are, by upstream's names.
 #[rustfmt::skip]
@@ -45,17 +57,27 @@ pub const CONTROLLERS: &[Descriptor] = &[
     Descriptor { name: "cronjob-controller", on_by_default: true, run: cronjob::run },
     Descriptor { name: "daemonset-controller", on_by_default: true, run: daemonset::run },
     Descriptor { name: "deployment-controller", on_by_default: true, run: deployment::run },
+    Descriptor { name: "disruption-controller", on_by_default: true, run: disruption::run },
     Descriptor { name: "endpoints-controller", on_by_default: true, run: endpoints::run },
     Descriptor { name: "endpointslice-controller", on_by_default: true, run: endpointslice::run },
     Descriptor { name: "endpointslice-mirroring-controller", on_by_default: true, run: endpointslice_mirroring::run },
+    Descriptor { name: "ephemeral-volume-controller", on_by_default: true, run: ephemeral_volume::run },
     Descriptor { name: "garbage-collector-controller", on_by_default: true, run: garbage_collector::run },
     Descriptor { name: "job-controller", on_by_default: true, run: job::run },
     Descriptor { name: "namespace-controller", on_by_default: true, run: namespace::run },
+    Descriptor { name: "node-lifecycle-controller", on_by_default: true, run: node_lifecycle::run },
+    Descriptor { name: "persistentvolume-binder-controller", on_by_default: true, run: persistentvolume::run },
+    Descriptor { name: "persistentvolume-expander-controller", on_by_default: true, run: volume_expander::run },
+    Descriptor { name: "persistentvolume-protection-controller", on_by_default: true, run: volume_protection::run_volumes },
+    Descriptor { name: "persistentvolumeclaim-protection-controller", on_by_default: true, run: volume_protection::run_claims },
+    Descriptor { name: "pod-garbage-collector-controller", on_by_default: true, run: pod_gc::run },
     Descriptor { name: "replicaset-controller", on_by_default: true, run: replicaset::run },
     Descriptor { name: "replicationcontroller-controller", on_by_default: true, run: replicaset::run_replication_controllers },
-    Descriptor { name: "root-ca-certificate-publisher-controller", on_by_default: true, run: root_ca_cert_publisher::run },
+    Descriptor { name: "root-ca-certificate-publisher-controller", on_by_default: true, run: root_ca::run },
     Descriptor { name: "service-cidr-controller", on_by_default: true, run: service_cidr::run },
     Descriptor { name: "serviceaccount-controller", on_by_default: true, run: serviceaccount::run },
     Descriptor { name: "statefulset-controller", on_by_default: true, run: statefulset::run },
     Descriptor { name: "ttl-after-finished-controller", on_by_default: true, run: ttl_after_finished::run },
+    Descriptor { name: "taint-eviction-controller", on_by_default: true, run: taint_eviction::run },
+    Descriptor { name: "volumeattributesclass-protection-controller", on_by_default: true, run: volume_protection::run_attributes_classes },
 ];

@@ -2,28 +2,28 @@
 
 use std::sync::Arc;
 
-use capstan_api::Resource;
+use capstan_runtime::{EventRecorder, EventType, record::Referent};
 
 use crate::ControllerContext;
 
 /// Records what a loop did, or could not do, beside the object that it concerns.
 #[derive(Clone, Debug)]
-pub(crate) struct Recorder(Arc<str>);
+pub(crate) struct Recorder(EventRecorder);
 
 impl Recorder {
     /// Under the name that upstream's loop has.
     pub(crate) fn new(context: &ControllerContext, component: &str) -> Self {
-        let _ = context;
-        Recorder(component.into())
+        let (clock, ids) = (Arc::clone(&context.clock), Arc::clone(&context.ids));
+        Recorder(EventRecorder::new(&context.client, component, clock, ids))
     }
 
     /// Something went as it should.
-    pub(crate) fn normal<K: Resource>(&self, object: &K, reason: &str, message: impl Into<String>) {
-        let _ = (object, reason, message.into());
+    pub(crate) fn normal(&self, object: &impl Referent, reason: &str, message: impl Into<String>) {
+        self.0.event(object, EventType::Normal, reason, message);
     }
 
     /// Something did not.
-    pub(crate) fn warning<K: Resource>(&self, object: &K, reason: &str, message: impl Into<String>) {
-        let _ = (object, reason, message.into());
+    pub(crate) fn warning(&self, object: &impl Referent, reason: &str, message: impl Into<String>) {
+        self.0.event(object, EventType::Warning, reason, message);
     }
 }

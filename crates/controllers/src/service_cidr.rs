@@ -10,7 +10,7 @@ use k8s_openapi::api::networking::v1::{IPAddress, ServiceCIDR};
 
 use crate::{
     ControllerContext,
-    loops::{Synced, work},
+    drive::{drive, filled},
     recorder::Recorder,
 };
 
@@ -161,8 +161,8 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
             .on_add(move |address: &Arc<IPAddress>, _| holding(address))
             .on_delete(move |address: &Deleted<IPAddress>| gone(address.object())),
     );
-    let synced = Synced::default().and(&ranges).and(&addresses);
-    Box::pin(work(controller, synced, context.stop.clone()))
+    let caches = vec![filled(&ranges), filled(&addresses)];
+    Box::pin(drive(context.stop.clone(), caches, controller))
 }
 
 impl Reconciler for Loop {

@@ -14,9 +14,12 @@ use capstan_client::{
     Key,
     beat::{Either, race},
 };
-use capstan_clock::SharedClock;
+use capstan_clock::{SharedClock, Timestamp};
 
-use crate::workqueue::{AddOpts, PriorityQueue, default_controller_rate_limiter};
+use crate::{
+    controllerutil::OwnerError,
+    workqueue::{AddOpts, PriorityQueue, default_controller_rate_limiter},
+};
 
 /// What is to happen to a key after a success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +28,27 @@ pub enum Action {
     Done,
     /// Look again after this time.
     RequeueAfter(Duration),
+    /// Look again at this time; at once if it has passed.
+    RequeueAt(Timestamp),
+}
+
+impl Action {
+    /// Nothing, until something changes.
+    #[must_use]
+    pub fn done() -> Self {
+        Action::Done
+    }
+
+    /// Look again after this time.
+    #[must_use]
+    pub fn requeue_after(after: Duration) -> Self {
+        Action::RequeueAfter(after)
+    }
+
+    /// Look again at this time; at once if it has passed.
+    pub fn requeue_at(at: impl Into<Timestamp>) -> Self {
+        Action::RequeueAt(at.into())
+    }
 }
 
 /// Why a reconcile failed.
@@ -46,6 +70,24 @@ impl fmt::Display for ReconcileError {
 }
 
 impl std::error::Error for ReconcileError {}
+
+impl ReconcileError {
+    /// It is to be tried again.
+    pub fn retry(reason: impl fmt::Display) -> Self {
+        ReconcileError::Retry(reason.to_string())
+    }
+
+    /// Trying again would not help.
+    pub fn terminal(reason: impl fmt::Display) -> Self {
+        ReconcileError::Terminal(reason.to_string())
+    }
+}
+
+impl From<OwnerError> for ReconcileError {
+    fn from(error: OwnerError) -> Self {
+        ReconcileError::retry(error)
+    }
+}
 
 impl From<capstan_client::Error> for ReconcileError {
     fn from(error: capstan_client::Error) -> Self {
@@ -75,7 +117,7 @@ pub enum Outcome {
     Panicked,
 }
 
-type Observer = Arc<dyn Fn(&Key, &Outcome) + Send + Sync>;
+type Observer = Arc<dyn Fn(&Key, &Outcome, Duration) + Send + Sync>;
 
 /// Takes keys from a queue and lets a reconciler look at them, so many at a time.
 pub struct Controller<R> {
@@ -124,7 +166,13 @@ impl<R: Reconciler> Controller<R> {
 
     /// Hears how each reconcile ended.
     #[must_use]
-    pub fn on_outcome(mut self, observer: impl Fn(&Key, &Outcome) + Send + Sync + 'static) -> Self {
+    pub fn on_outcome(self, observer: impl Fn(&Key, &Outcome) + Send + Sync + 'static) -> Self {
+        self.on_outcome_timed(move |key, outcome, _| observer(key, outcome))
+    }
+
+    /// The same, and how long it took.
+    #[must_use]
+    pub fn on_outcome_timed(mut self, observer: impl Fn(&Key, &Outcome, Duration) + Send + Sync + 'static) -> Self {
         self.observer = Some(Arc::new(observer));
         self
     }
@@ -152,6 +200,7 @@ impl<R: Reconciler> Controller<R> {
 
     async fn work(&self) {
         while let Some((key, priority)) = self.queue.get_with_priority().await {
+            let begun = self.clock.monotonic();
             let outcome = self.reconcile(&key).await;
             let again = |after, rate_limited| {
                 self.queue.add_with_opts(AddOpts { after, rate_limited, priority }, key.clone());
@@ -162,6 +211,11 @@ impl<R: Reconciler> Controller<R> {
                     self.queue.forget(&key);
                     again(*after, false);
                 }
+                Outcome::Action(Action::RequeueAt(at)) => {
+                    self.queue.forget(&key);
+                    let wait = at.duration_since(self.clock.now());
+                    again(Duration::try_from(wait).unwrap_or_default(), false);
+                }
                 // It is not tried again by itself; a change begins anew.
                 Outcome::Error(ReconcileError::Terminal(_)) => self.queue.forget(&key),
                 Outcome::Error(ReconcileError::Retry(_)) | Outcome::TimedOut | Outcome::Panicked => {
@@ -170,7 +224,7 @@ impl<R: Reconciler> Controller<R> {
             }
             self.queue.done(&key);
             if let Some(observer) = &self.observer {
-                observer(&key, &outcome);
+                observer(&key, &outcome, self.clock.monotonic().since(begun));
             }
         }
     }
@@ -220,6 +274,7 @@ mod tests {
     struct Script {
         attempts: Mutex<HashMap<Key, usize>>,
         busy: Mutex<HashSet<Key>>,
+        later: Timestamp,
     }
 
     impl Reconciler for Arc<Script> {
@@ -238,7 +293,9 @@ mod tests {
                 "terminal" => Err(ReconcileError::Terminal("terminal".to_owned())),
                 "panic" => panic!("a panic that the test wants"),
                 "hang" => std::future::pending().await,
-                "again" => Ok(Action::RequeueAfter(Duration::from_secs(60))),
+                "again" => Ok(Action::requeue_after(Duration::from_secs(60))),
+                "later" => Ok(Action::requeue_at(self.later)),
+                "past" => Ok(Action::requeue_at(Timestamp::MIN)),
                 _ => Ok(Action::Done),
             }
         }
@@ -249,25 +306,28 @@ mod tests {
         let clock = ManualClock::at("2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap());
         let seen: Arc<Mutex<HashMap<Key, Vec<&'static str>>>> = Arc::default();
         let to = Arc::clone(&seen);
-        let controller = Controller::new(Arc::new(Script::default()), Arc::new(clock.clone()))
+        let later = "2026-01-01T00:01:00Z".parse().unwrap();
+        let script = Script { later, ..Script::default() };
+        let controller = Controller::new(Arc::new(script), Arc::new(clock.clone()))
             .max_concurrent_reconciles(3)
             .reconciliation_timeout(Duration::from_secs(30))
             .on_outcome(move |key, outcome| {
                 to.lock().unwrap().entry(key.clone()).or_default().push(match outcome {
                     Outcome::Action(Action::Done) => "done",
-                    Outcome::Action(Action::RequeueAfter(_)) => "again",
+                    Outcome::Action(_) => "again",
                     Outcome::Error(ReconcileError::Retry(_)) => "retry",
                     Outcome::Error(ReconcileError::Terminal(_)) => "terminal",
                     Outcome::TimedOut => "late",
                     Outcome::Panicked => "panicked",
                 });
             });
-        let cases: [(&str, &[&str]); 6] = [
+        let cases: [(&str, &[&str]); 7] = [
             ("ok", &["done"]),
             ("fail-fail", &["retry", "retry", "done"]),
             ("panic-ok", &["panicked", "done"]),
             ("terminal", &["terminal"]),
             ("hang-again-fail", &["late", "again", "retry", "done"]),
+            ("later-past-ok", &["again", "again", "done"]),
             ("again-panic-terminal", &["again", "panicked", "terminal"]),
         ];
         let queue = controller.queue().clone();

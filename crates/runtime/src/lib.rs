@@ -4,6 +4,8 @@
 //! and lets a [`Reconciler`] look at the present state. [`retry_on_conflict`] writes against others,
 //! [`leader_election`] keeps all but one from writing at all. All waiting is on the injected clock.
 //!
+//! [`operator`] puts these together: a manager with caches, and controllers that say what concerns them.
+//!
 //! Not for: talking to the server and keeping copies of objects (`capstan-client` does).
 
 pub mod conditions;
@@ -13,10 +15,14 @@ pub mod expectations;
 pub mod handler;
 pub mod leader_election;
 mod lru;
+pub mod metrics;
+pub mod operator;
 pub mod record;
 mod retry;
 mod slow_start;
 mod stop;
+#[cfg(test)]
+mod testing;
 pub mod workqueue;
 
 pub use controller::{Action, Controller, Outcome, ReconcileError, Reconciler};

@@ -19,6 +19,7 @@ pub mod bootstrap;
 pub mod cache;
 pub mod conversion;
 pub mod custom;
+mod descriptions;
 pub mod discovery;
 pub mod flowcontrol;
 mod handlers;

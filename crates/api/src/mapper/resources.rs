@@ -27,10 +27,11 @@ impl ResourceInfo {
     /// The row of a Rust type, without short names and categories.
     #[must_use]
     pub fn of<T: Resource>() -> Self {
+        let gvk = T::gvk();
         ResourceInfo {
-            gvk: T::gvk(),
-            plural: Name::from_static(T::PLURAL),
-            singular: T::KIND.to_lowercase().into(),
+            plural: T::gvr().resource,
+            singular: gvk.kind.to_lowercase().into(),
+            gvk,
             short_names: Vec::new(),
             categories: Vec::new(),
             scope: T::SCOPE,

@@ -4,8 +4,8 @@ use std::{borrow::Cow, fmt};
 
 use serde::de::DeserializeOwned;
 
-use super::{Metadata as _, OwnerReference, Resource};
-use crate::{GroupVersionKind, Map, Unstructured, Value, json, selector::Selector, unstructured::nested};
+use super::{Encoded, Metadata as _, OwnerReference, Resource, encoded::Opened};
+use crate::{GroupVersionKind, Map, Unstructured, Value, json, protobuf, selector::Selector, unstructured::nested};
 
 /// Which object, and in which state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,9 +20,15 @@ pub struct Identity<'a> {
     pub resource_version: &'a str,
 }
 
-/// Text that is not an object of the type asked for.
+/// Bytes that are not an object of the type asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectError(String);
+
+impl ObjectError {
+    pub(super) fn of(error: impl fmt::Display) -> Self {
+        ObjectError(error.to_string())
+    }
+}
 
 impl fmt::Display for ObjectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -56,11 +62,19 @@ pub trait Object: Send + Sync + Sized + 'static {
     /// Whom it belongs to.
     fn owners(&self) -> Cow<'_, [OwnerReference]>;
 
-    /// Reads JSON. Items of lists may lack their kind: `gvk` is what they are then.
+    /// Reads an object, whatever its form. Items of lists may lack their kind: `gvk` is what they are then.
     ///
     /// # Errors
-    /// The text is not JSON, or not an object of this type.
-    fn decode_as(text: &[u8], gvk: Option<&GroupVersionKind>) -> Result<Self, ObjectError>;
+    /// The bytes are not an object of this type.
+    fn decode(encoded: Encoded<'_>, gvk: Option<&GroupVersionKind>) -> Result<Self, ObjectError>;
+
+    /// Reads JSON, or protobuf in its envelope.
+    ///
+    /// # Errors
+    /// The bytes are not an object of this type.
+    fn decode_as(bytes: &[u8], gvk: Option<&GroupVersionKind>) -> Result<Self, ObjectError> {
+        Self::decode(Encoded::new(bytes), gvk)
+    }
 }
 
 impl<T: Resource + DeserializeOwned + Send + Sync + 'static> Object for T {
@@ -82,8 +96,17 @@ impl<T: Resource + DeserializeOwned + Send + Sync + 'static> Object for T {
         self.meta().owner_references()
     }
 
-    fn decode_as(text: &[u8], _: Option<&GroupVersionKind>) -> Result<Self, ObjectError> {
-        Ok(serde_json::from_slice(text)?)
+    fn decode(encoded: Encoded<'_>, gvk: Option<&GroupVersionKind>) -> Result<Self, ObjectError> {
+        match encoded.open(gvk)? {
+            Opened::Json(text) => serde_json::from_slice(&text).map_err(ObjectError::of),
+            Opened::Message { schema, message, gvk } => {
+                // What the envelope says is not in the message: a type that is another would not notice.
+                if gvk.kind != T::gvk().kind {
+                    return Err(ObjectError(format!("expected a {} and not a {}", T::gvk().kind, gvk.kind)));
+                }
+                protobuf::from_message(&schema, message, encoded.wants_managed_fields()).map_err(ObjectError::of)
+            }
+        }
     }
 }
 
@@ -108,14 +131,24 @@ impl Object for Unstructured {
         Cow::Owned(self.owner_references())
     }
 
-    fn decode_as(text: &[u8], gvk: Option<&GroupVersionKind>) -> Result<Self, ObjectError> {
-        let map = match json::parse(text) {
-            Ok(Value::Object(map)) => map,
-            Ok(other) => return Err(ObjectError(format!("expected an object and not a {}", other.type_name()))),
-            Err(error) => return Err(ObjectError(error.to_string())),
+    fn decode(encoded: Encoded<'_>, gvk: Option<&GroupVersionKind>) -> Result<Self, ObjectError> {
+        let (value, known) = match encoded.open(gvk)? {
+            Opened::Json(text) => (json::parse(&text)?, gvk.cloned()),
+            Opened::Message { schema, message, gvk } => {
+                (protobuf::decode_message(&schema, message).map_err(ObjectError::of)?, Some(gvk))
+            }
         };
+        let mut map = match value {
+            Value::Object(map) => map,
+            other => return Err(ObjectError(format!("expected an object and not a {}", other.type_name()))),
+        };
+        if !encoded.wants_managed_fields()
+            && let Some(metadata) = map.get_mut("metadata").and_then(Value::as_object_mut)
+        {
+            metadata.remove("managedFields");
+        }
         let mut object = Unstructured::from(map);
-        match gvk {
+        match &known {
             Some(gvk) if object.kind().is_empty() => object.set_gvk(gvk),
             None if object.kind().is_empty() => return Err(ObjectError("Object 'Kind' is missing".to_owned())),
             _ => {}

@@ -1,4 +1,4 @@
-//! The types of the `k8s-openapi` crate as resources.
+//! The types that kube knows as resources are ours: those of the `k8s-openapi` crate, and those of its users.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 
 use super::{Metadata, OwnerReference, Resource, Scope};
-use crate::Time;
+use crate::{GroupVersionKind, GroupVersionResource, Name, Time};
 
 /// A scope of that crate in our words. Subresources have neither, so they are no resources of their own.
 pub trait KnownScope {
@@ -24,21 +24,36 @@ impl KnownScope for NamespaceResourceScope {
 
 impl<K> Resource for K
 where
-    K: k8s_openapi::Resource<Scope: KnownScope> + k8s_openapi::Metadata<Ty = meta::ObjectMeta>,
+    K: kube_core::Resource<DynamicType = (), Scope: KnownScope>,
 {
-    const GROUP: &'static str = <K as k8s_openapi::Resource>::GROUP;
-    const VERSION: &'static str = <K as k8s_openapi::Resource>::VERSION;
-    const KIND: &'static str = <K as k8s_openapi::Resource>::KIND;
-    const PLURAL: &'static str = <K as k8s_openapi::Resource>::URL_PATH_SEGMENT;
-    const SCOPE: Scope = <K as k8s_openapi::Resource>::Scope::SCOPE;
+    const SCOPE: Scope = <K as kube_core::Resource>::Scope::SCOPE;
     type Meta = meta::ObjectMeta;
 
+    fn gvk() -> GroupVersionKind {
+        GroupVersionKind { group: name(K::group(&())), version: name(K::version(&())), kind: name(K::kind(&())) }
+    }
+
+    fn gvr() -> GroupVersionResource {
+        GroupVersionResource {
+            group: name(K::group(&())),
+            version: name(K::version(&())),
+            resource: name(K::plural(&())),
+        }
+    }
+
     fn meta(&self) -> &meta::ObjectMeta {
-        self.metadata()
+        kube_core::Resource::meta(self)
     }
 
     fn meta_mut(&mut self) -> &mut meta::ObjectMeta {
-        self.metadata_mut()
+        kube_core::Resource::meta_mut(self)
+    }
+}
+
+fn name(name: Cow<'static, str>) -> Name {
+    match name {
+        Cow::Borrowed(name) => Name::from_static(name),
+        Cow::Owned(name) => name.into(),
     }
 }
 
@@ -172,6 +187,50 @@ mod tests {
             assert_eq!(path, expected);
         }
         assert_eq!(Deployment::gvk().to_string(), "apps/v1, Kind=Deployment");
+    }
+
+    /// As kube's derive macro implements it.
+    struct At(meta::ObjectMeta);
+
+    impl kube_core::Resource for At {
+        type DynamicType = ();
+        type Scope = NamespaceResourceScope;
+
+        fn kind((): &()) -> Cow<'_, str> {
+            "At".into()
+        }
+
+        fn group((): &()) -> Cow<'_, str> {
+            "cnat.programming-kubernetes.info".into()
+        }
+
+        fn version((): &()) -> Cow<'_, str> {
+            "v1alpha1".into()
+        }
+
+        fn plural((): &()) -> Cow<'_, str> {
+            String::from("ats").into()
+        }
+
+        fn meta(&self) -> &meta::ObjectMeta {
+            &self.0
+        }
+
+        fn meta_mut(&mut self) -> &mut meta::ObjectMeta {
+            &mut self.0
+        }
+    }
+
+    #[test]
+    fn types_of_kube_are_resources() {
+        let mut at = At(meta::ObjectMeta::default());
+        Resource::meta_mut(&mut at).set_name("example".into());
+        assert_eq!(at.name(), "example");
+        assert_eq!(
+            At::path("default", "example"),
+            "/apis/cnat.programming-kubernetes.info/v1alpha1/namespaces/default/ats/example"
+        );
+        assert_eq!(At::gvk().to_string(), "cnat.programming-kubernetes.info/v1alpha1, Kind=At");
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod accessor;
 mod any;
 #[cfg(feature = "k8s-openapi")]
 mod builtin;
+mod encoded;
 mod meta;
 pub(crate) mod nullable;
 mod owner;
@@ -13,6 +14,7 @@ mod resource;
 
 pub use accessor::Accessor;
 pub use any::{Identity, Object, ObjectError};
+pub use encoded::Encoded;
 pub use meta::{FieldsV1, ListMeta, ManagedFieldsEntry, ObjectMeta, ShardInfo, TypeMeta};
 pub use owner::{OwnerReference, controller_of};
 pub use resource::{Metadata, Resource, Scope, path};

@@ -28,19 +28,23 @@ impl Scope {
 /// A Rust type that is a kind of the API: what it is called, where it is served, and where its metadata is.
 ///
 /// ```
-/// use capstan_api::object::{ObjectMeta, Resource, Scope};
+/// use capstan_api::{GroupVersionKind, GroupVersionResource, ObjectMeta, Resource, Scope};
 ///
 /// struct At {
 ///     metadata: ObjectMeta,
 /// }
 ///
 /// impl Resource for At {
-///     const GROUP: &'static str = "cnat.programming-kubernetes.info";
-///     const VERSION: &'static str = "v1alpha1";
-///     const KIND: &'static str = "At";
-///     const PLURAL: &'static str = "ats";
 ///     const SCOPE: Scope = Scope::Namespaced;
 ///     type Meta = ObjectMeta;
+///
+///     fn gvk() -> GroupVersionKind {
+///         GroupVersionKind::from_static("cnat.programming-kubernetes.info", "v1alpha1", "At")
+///     }
+///
+///     fn gvr() -> GroupVersionResource {
+///         GroupVersionResource::from_static("cnat.programming-kubernetes.info", "v1alpha1", "ats")
+///     }
 ///
 ///     fn meta(&self) -> &ObjectMeta {
 ///         &self.metadata
@@ -57,39 +61,28 @@ impl Scope {
 /// assert_eq!(At::path("default", "example-at"), "/apis/cnat.programming-kubernetes.info/v1alpha1/namespaces/default/ats/example-at");
 /// ```
 ///
-/// With the feature `k8s-openapi` the types of that crate are resources too.
+/// With the feature `k8s-openapi` all types are resources that kube knows as such: those of the crate `k8s-openapi`, and
+/// those that derive `kube::CustomResource`.
 pub trait Resource {
-    /// The group, empty for the core group.
-    const GROUP: &'static str;
-    /// The version.
-    const VERSION: &'static str;
-    /// The kind.
-    const KIND: &'static str;
-    /// The resource: the kind's plural, in small letters.
-    const PLURAL: &'static str;
     /// Whether objects live in namespaces.
     const SCOPE: Scope;
 
     /// The type of the metadata.
     type Meta: Metadata;
 
+    /// The full name of the kind.
+    #[must_use]
+    fn gvk() -> GroupVersionKind;
+
+    /// The full name of the resource.
+    #[must_use]
+    fn gvr() -> GroupVersionResource;
+
     /// The metadata.
     fn meta(&self) -> &Self::Meta;
 
     /// The metadata, to be changed.
     fn meta_mut(&mut self) -> &mut Self::Meta;
-
-    /// The full name of the kind.
-    #[must_use]
-    fn gvk() -> GroupVersionKind {
-        GroupVersionKind::from_static(Self::GROUP, Self::VERSION, Self::KIND)
-    }
-
-    /// The full name of the resource.
-    #[must_use]
-    fn gvr() -> GroupVersionResource {
-        GroupVersionResource::from_static(Self::GROUP, Self::VERSION, Self::PLURAL)
-    }
 
     /// Where an object is served; see [`path`].
     #[must_use]

@@ -192,7 +192,7 @@ impl<'s> Frame<'s> {
 }
 
 /// The value of an entry that says none.
-fn zero(shape: Shape<'_>) -> Value {
+pub(super) fn zero(shape: Shape<'_>) -> Value {
     match shape {
         Shape::String | Shape::Bytes => Value::String(Str::default()),
         Shape::Bool => Value::Bool(false),
@@ -343,7 +343,7 @@ impl<'s> Decoder<'s, '_> {
 }
 
 /// What has a length and no fields that JSON would show.
-fn leaf(shape: Shape<'_>, bytes: &[u8]) -> Result<Value, Error> {
+pub(super) fn leaf(shape: Shape<'_>, bytes: &[u8]) -> Result<Value, Error> {
     let text = match shape {
         Shape::Bytes => BASE64_STANDARD.encode(bytes).into(),
         Shape::Time | Shape::MicroTime => match timestamp(shape, bytes)? {

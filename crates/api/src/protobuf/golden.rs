@@ -2,7 +2,7 @@
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 
-use super::{decode, encode_object};
+use super::{decode, encode_object, envelope, from_message, metadata};
 use crate::{GroupVersionKind, Value, builtin, json, schema::Schema};
 
 /// The lines of the file: an object as JSON, and its message as base64.
@@ -39,6 +39,33 @@ fn without_kinds_of_items(mut object: Value) -> Value {
         }
     }
     object
+}
+
+/// The serde format shows a type what a tree would show it, and typed objects are those of JSON.
+#[test]
+fn types_see_what_json_shows() {
+    for (object, message) in cases() {
+        let (gvk, schema) = schema_of(&object);
+        let mut tree = decode(&schema, &message).unwrap();
+        let names = tree.as_object_mut().unwrap();
+        names.remove("apiVersion");
+        names.remove("kind");
+        let raw = envelope(&message).unwrap().raw;
+        let seen: serde_json::Value = from_message(&schema, raw, true).unwrap_or_else(|error| panic!("{gvk}: {error}"));
+        let expected: serde_json::Value = serde_json::from_str(&tree.to_string()).unwrap();
+        assert_eq!(seen, expected, "{gvk}");
+        let without: serde_json::Value = from_message(&schema, raw, false).unwrap();
+        assert!(without.get("metadata").is_none_or(|metadata| metadata.get("managedFields").is_none()));
+        if let (Some(name), false) =
+            (tree.get("metadata").and_then(|metadata| metadata.get("name")), gvk.kind.ends_with("List"))
+        {
+            assert_eq!(metadata(raw).unwrap().name, name.as_str().unwrap());
+        }
+        if &*gvk.kind == "Pod" {
+            let typed: k8s_openapi::api::core::v1::Pod = from_message(&schema, raw, true).unwrap();
+            assert_eq!(typed, serde_json::from_str(&tree.to_string()).unwrap());
+        }
+    }
 }
 
 #[test]

@@ -3,7 +3,10 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::object::{ManagedFieldsEntry, ObjectMeta, OwnerReference, Scope};
+use crate::{
+    GroupVersionResource,
+    object::{ManagedFieldsEntry, ObjectMeta, OwnerReference, Scope},
+};
 
 /// For each text: what it is read as, alone, into an object and into a list; what its items are called when it is an
 /// object. The answers are those of upstream's UnstructuredJSONScheme.
@@ -175,12 +178,16 @@ struct Order {
 }
 
 impl Resource for Order {
-    const GROUP: &'static str = "shop.example.com";
-    const VERSION: &'static str = "v1";
-    const KIND: &'static str = "Order";
-    const PLURAL: &'static str = "orders";
     const SCOPE: Scope = Scope::Namespaced;
     type Meta = ObjectMeta;
+
+    fn gvk() -> GroupVersionKind {
+        GroupVersionKind::from_static("shop.example.com", "v1", "Order")
+    }
+
+    fn gvr() -> GroupVersionResource {
+        GroupVersionResource::from_static("shop.example.com", "v1", "orders")
+    }
 
     fn meta(&self) -> &ObjectMeta {
         &self.metadata

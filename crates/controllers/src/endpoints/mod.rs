@@ -19,10 +19,11 @@ use subsets::truncate;
 
 use crate::{
     ControllerContext,
+    drive::{drive, filled},
     endpointslice::is_namespace_terminating,
-    loops::{Synced, Written, work},
     recorder::Recorder,
     service_pods::{self, HEADLESS, TriggerTimes, annotate, has_cluster_ip, pod_handler, selector},
+    written::Written,
 };
 
 /// How many addresses there are at most.
@@ -70,8 +71,8 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
     services.add_event_handler(enqueue_request_for_object::<Service>(queue.clone()));
     pods.add_event_handler(pod_handler(services.lister(), queue.clone()));
     endpoints.add_event_handler(endpoints_handler(written, queue));
-    let synced = Synced::default().and(&services).and(&pods).and(&endpoints);
-    Box::pin(work(controller, synced, context.stop.clone()))
+    let caches = vec![filled(&services), filled(&pods), filled(&endpoints)];
+    Box::pin(drive(context.stop.clone(), caches, controller))
 }
 
 /// What is gone may have to come back, what is there at first may be of a service that is gone, and somebody may wait

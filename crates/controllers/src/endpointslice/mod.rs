@@ -32,9 +32,10 @@ use topology::TopologyCache;
 
 use crate::{
     ControllerContext,
-    loops::{Synced, Written, work},
+    drive::{drive, filled},
     recorder::Recorder,
     service_pods::{TriggerTimes, annotate, from_labels, pod_handler, selector},
+    written::Written,
 };
 
 /// How long others' changes of slices wait, so that two who disagree do not do so at full speed.
@@ -83,8 +84,8 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
     pods.add_event_handler(pod_handler(services.lister(), queue.clone()));
     nodes.add_event_handler(node_handler(&nodes, topology, queue.clone()));
     slices.add_event_handler(slice_handler(MANAGER, SLICE_CHANGE_DELAY, written, queue));
-    let synced = Synced::default().and(&services).and(&pods).and(&nodes).and(&slices);
-    Box::pin(work(controller, synced, context.stop.clone()))
+    let caches = vec![filled(&services), filled(&pods), filled(&nodes), filled(&slices)];
+    Box::pin(drive(context.stop.clone(), caches, controller))
 }
 
 /// A queue whose failures wait from `first` to `most`, and no more than ten of them a second come back.

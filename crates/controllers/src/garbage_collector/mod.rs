@@ -12,8 +12,9 @@ mod sweep;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use capstan_client::{BoxFuture, Key};
+use capstan_clock::{SharedClock, SharedIds};
 use capstan_runtime::{
-    Action, Controller, ReconcileError, Reconciler,
+    Action, Controller, EventRecorder, EventType, ObjectReference, ReconcileError, Reconciler,
     workqueue::{AddOpts, PriorityQueue, default_controller_rate_limiter},
 };
 
@@ -24,7 +25,7 @@ use self::{
 use crate::{
     ControllerContext,
     drive::{drive, join},
-    metadata::{Change, MetadataInformers},
+    metadata::{Change, MetadataInformers, ObjectMetadata},
 };
 
 /// How many objects are looked at at a time, for each of both tasks.
@@ -42,10 +43,11 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
         metadata: Arc::clone(&context.metadata),
         clock: Arc::clone(&context.clock),
         ids: Arc::clone(&context.ids),
+        recorder: context.recorder("garbage-collector-controller"),
     });
     let heard = Arc::clone(&collector);
     context.metadata.subscribe(move |resource, change| {
-        let identity = |object: &crate::metadata::ObjectMetadata| Identity {
+        let identity = |object: &ObjectMetadata| Identity {
             kind: resource.kind.kind.to_string(),
             api_version: resource.kind.api_version(),
             namespace: object.namespace.clone(),
@@ -81,8 +83,9 @@ struct Collector {
     to_delete: PriorityQueue<Key>,
     to_orphan: PriorityQueue<Key>,
     metadata: Arc<MetadataInformers>,
-    clock: capstan_clock::SharedClock,
-    ids: capstan_clock::SharedIds,
+    clock: SharedClock,
+    ids: SharedIds,
+    recorder: EventRecorder,
 }
 
 impl Collector {
@@ -100,7 +103,18 @@ impl Collector {
                     self.to_delete.add_with_opts(later, Key::new("", &uid));
                 }
                 Effect::AttemptToOrphan(uid) => self.to_orphan.add(Key::new("", &uid)),
-                Effect::InvalidNamespace { .. } => {}
+                Effect::InvalidNamespace { dependent, owner } => {
+                    let about = ObjectReference::new(
+                        &dependent.api_version,
+                        &dependent.kind,
+                        &dependent.namespace,
+                        &dependent.name,
+                    );
+                    let namespace = &dependent.namespace;
+                    let message = format!("ownerRef {owner} does not exist in namespace {namespace:?}");
+                    let about = about.with_uid(&dependent.uid);
+                    self.recorder.event(&about, EventType::Warning, "OwnerRefInvalidNamespace", message);
+                }
             }
         }
     }

@@ -220,6 +220,12 @@ impl Cluster {
         self.api::<K>(namespace).delete(name, &DeleteOptions::default()).await.unwrap();
     }
 
+    /// Deletes what would take its time.
+    pub async fn delete_now<K: Object + Resource + Debug>(&self, namespace: &str, name: &str) {
+        let options = DeleteOptions { grace_period_seconds: Some(0), ..DeleteOptions::default() };
+        self.api::<K>(namespace).delete(name, &options).await.unwrap();
+    }
+
     /// The events of a namespace, as `type reason message`.
     pub async fn events(&self, namespace: &str) -> Vec<String> {
         let text = |value: Option<String>| value.unwrap_or_default();

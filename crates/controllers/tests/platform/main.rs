@@ -5,17 +5,14 @@
 
 mod harness;
 mod network;
+mod storage;
 
-use std::sync::Arc;
-
-use capstan_client::{Client, SharedInformerFactory};
+use capstan_client::Client;
 use capstan_clock::{SharedClock, SharedIds};
-use capstan_controllers::ControllerContext;
+use capstan_controllers::{ControllerContext, ControllerOptions};
 use capstan_runtime::Stop;
 
 /// What the loops share, over this client.
 fn context(client: Client, clock: SharedClock, ids: SharedIds, stop: Stop) -> ControllerContext {
-    let source = Arc::new(client.clone());
-    let informers = Arc::new(SharedInformerFactory::new(source, Arc::clone(&clock), Arc::clone(&ids)));
-    ControllerContext { client, informers, clock, ids, stop }
+    ControllerContext::new(client, clock, ids, stop, ControllerOptions::default())
 }

@@ -1,44 +1,14 @@
 //! What a queue tells of itself, under upstream's names.
 
-use std::{fmt::Write as _, time::Duration};
+use std::time::Duration;
+
+use crate::metrics::{Families, Histogram};
 
 /// The upper bounds of the buckets of durations, in seconds.
-const BUCKETS: [f64; 10] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0];
-
-/// How long things took.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Histogram {
-    /// How many took at most as long as each bound, not counting those of smaller bounds; the last has no bound.
-    buckets: [u64; BUCKETS.len() + 1],
-    /// All of them together, in seconds.
-    pub sum: f64,
-    /// How many.
-    pub count: u64,
-}
-
-impl Histogram {
-    pub(super) fn observe(&mut self, duration: Duration) {
-        let seconds = duration.as_secs_f64();
-        let bucket = BUCKETS.iter().position(|bound| seconds <= *bound).unwrap_or(BUCKETS.len());
-        self.buckets[bucket] += 1;
-        self.sum += seconds;
-        self.count += 1;
-    }
-
-    fn render(&self, metric: &str, name: &str, out: &mut String) {
-        let mut sum = 0;
-        for (at, count) in self.buckets.iter().enumerate() {
-            sum += count;
-            let bound = BUCKETS.get(at).map_or("+Inf".to_owned(), |bound| format!("{bound:e}"));
-            let _ = writeln!(out, "workqueue_{metric}_bucket{{name=\"{name}\",le=\"{bound}\"}} {sum}");
-        }
-        let _ = writeln!(out, "workqueue_{metric}_sum{{name=\"{name}\"}} {}", self.sum);
-        let _ = writeln!(out, "workqueue_{metric}_count{{name=\"{name}\"}} {}", self.count);
-    }
-}
+const BUCKETS: &[f64] = &[1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0];
 
 /// The state of a queue in numbers.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Metrics {
     /// How many items are to be worked on.
     pub depth: usize,
@@ -56,21 +26,37 @@ pub struct Metrics {
     pub longest_running_processor: Duration,
 }
 
-impl Metrics {
-    /// Appends the lines of Prometheus' text format. `name` is the name of the queue.
-    pub fn render(&self, name: &str, out: &mut String) {
-        let name = &name.replace('\\', r"\\").replace('"', "\\\"").replace('\n', "\\n");
-        let numbers = [
-            ("depth", self.depth as f64),
-            ("adds_total", self.adds as f64),
-            ("retries_total", self.retries as f64),
-            ("unfinished_work_seconds", self.unfinished_work.as_secs_f64()),
-            ("longest_running_processor_seconds", self.longest_running_processor.as_secs_f64()),
-        ];
-        for (metric, number) in numbers {
-            let _ = writeln!(out, "workqueue_{metric}{{name=\"{name}\"}} {number}");
+impl Default for Metrics {
+    fn default() -> Self {
+        Metrics {
+            depth: 0,
+            adds: 0,
+            retries: 0,
+            queue_duration: Histogram::new(BUCKETS),
+            work_duration: Histogram::new(BUCKETS),
+            unfinished_work: Duration::ZERO,
+            longest_running_processor: Duration::ZERO,
         }
-        self.queue_duration.render("queue_duration_seconds", name, out);
-        self.work_duration.render("work_duration_seconds", name, out);
+    }
+}
+
+impl Metrics {
+    /// Adds the numbers of the queue of this name.
+    pub fn collect(&self, name: &str, families: &mut Families) {
+        let labels = &[("name", name)];
+        families.gauge("workqueue_depth", "Items that are to be worked on.", labels, self.depth as f64);
+        let help = "Items that were added.";
+        families.counter("workqueue_adds_total", help, labels, self.adds);
+        let help = "Items that were added with a delay.";
+        families.counter("workqueue_retries_total", help, labels, self.retries);
+        let help = "Seconds that the items in work have been so, together.";
+        families.gauge("workqueue_unfinished_work_seconds", help, labels, self.unfinished_work.as_secs_f64());
+        let longest = self.longest_running_processor.as_secs_f64();
+        let help = "Seconds that the item longest in work has been so.";
+        families.gauge("workqueue_longest_running_processor_seconds", help, labels, longest);
+        let help = "Seconds that items waited.";
+        families.histogram("workqueue_queue_duration_seconds", help, labels, &self.queue_duration);
+        let help = "Seconds that items were worked on.";
+        families.histogram("workqueue_work_duration_seconds", help, labels, &self.work_duration);
     }
 }

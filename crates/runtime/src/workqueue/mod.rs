@@ -8,7 +8,8 @@ mod rate_limiters;
 #[cfg(test)]
 mod tests;
 
-pub use metrics::{Histogram, Metrics};
+pub use self::core::Item;
+pub use metrics::Metrics;
 pub use priority::{AddOpts, LOW_PRIORITY, PriorityQueue};
 pub use queue::{DelayingQueue, RateLimitingQueue, WorkQueue};
 pub use rate_limiters::{

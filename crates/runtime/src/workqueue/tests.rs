@@ -13,6 +13,7 @@ use capstan_clock::{ManualClock, SeededIds};
 use proptest::prelude::*;
 
 use super::*;
+use crate::metrics::Families;
 
 fn clock() -> ManualClock {
     ManualClock::at("2026-01-01T00:00:00Z".parse().unwrap())
@@ -197,15 +198,16 @@ fn numbers() {
     assert_eq!((metrics.unfinished_work, metrics.longest_running_processor), (ms(7000), ms(5000)));
     assert_eq!((metrics.queue_duration.count, metrics.queue_duration.sum), (2, 5.0));
     queue.done(&"a");
-    let mut text = String::new();
-    queue.metrics().render("things", &mut text);
+    let mut families = Families::default();
+    queue.metrics().collect("things", &mut families);
+    let text = families.to_string();
     for line in [
         "workqueue_depth{name=\"things\"} 1\n",
         "workqueue_adds_total{name=\"things\"} 3\n",
         "workqueue_retries_total{name=\"things\"} 1\n",
         "workqueue_unfinished_work_seconds{name=\"things\"} 2\n",
         "workqueue_longest_running_processor_seconds{name=\"things\"} 2\n",
-        "workqueue_queue_duration_seconds_bucket{name=\"things\",le=\"1e0\"} 1\n",
+        "workqueue_queue_duration_seconds_bucket{name=\"things\",le=\"1\"} 1\n",
         "workqueue_queue_duration_seconds_bucket{name=\"things\",le=\"+Inf\"} 2\n",
         "workqueue_work_duration_seconds_sum{name=\"things\"} 5\n",
         "workqueue_work_duration_seconds_count{name=\"things\"} 1\n",

@@ -72,6 +72,11 @@ impl Pool {
         self.cidrs.values().filter(|cidrs| cidrs.ready).flat_map(|cidrs| &cidrs.ranges)
     }
 
+    /// The range that is asked first.
+    pub(super) fn first_range(&self) -> Option<&ServiceCidr> {
+        self.ready().next()
+    }
+
     pub(super) fn take_ip(&mut self, ip: IpAddr, owner: &Owner) -> Result<(), Refused> {
         if !self.ready().any(|range| range.contains(ip)) {
             return Err(Refused::IpOutOfRange);

@@ -56,6 +56,8 @@ pub(super) struct Transaction<'a> {
     pub stack: Stack,
     pub changes: &'a mut Changes,
     pub owner: Owner,
+    /// Nothing will be kept of it.
+    pub dry_run: bool,
 }
 
 impl Transaction<'_> {
@@ -115,7 +117,17 @@ impl Transaction<'_> {
                 return Err(Box::new(Status::internal_error(format!("failed to parse service IP {wanted:?}"))));
             };
             let taken = self.pool.take_ip(ip, &self.owner);
-            taken.map_err(|error| refuse(format!("failed to allocate IP {wanted}: {error}")))?;
+            taken.map_err(|error| {
+                let range = self.pool.first_range().filter(|_| self.dry_run && error == Refused::IpOutOfRange);
+                let words = range.map_or_else(
+                    || error.to_string(),
+                    |range| {
+                        let text = "is not in the valid range. The range of valid IPs is";
+                        format!("the provided IP ({wanted}) {text} {range}")
+                    },
+                );
+                refuse(format!("failed to allocate IP {wanted}: {words}"))
+            })?;
             ip
         };
         self.changes.taken_ips.push(ip);
@@ -151,6 +163,10 @@ impl Transaction<'_> {
     }
 
     fn port(&mut self, port: i64) -> Result<(), Refused> {
+        // A dry run only asks whether somebody has it.
+        if self.dry_run && !u16::try_from(port).is_ok_and(|port| self.pool.port_range.contains(&port)) {
+            return Ok(());
+        }
         let port = self.pool.take_port(port, &self.owner)?;
         self.changes.taken_ports.push(port);
         Ok(())

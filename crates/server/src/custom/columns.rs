@@ -3,6 +3,7 @@
 use capstan_api::{Duration, Map, Time, Value, go, json, table::TableColumnDefinition};
 
 use super::{definition::Served, jsonpath::JsonPath};
+use crate::printers;
 
 /// The columns of a version, after that of the name.
 pub(super) struct Columns {
@@ -143,7 +144,7 @@ impl Served {
             name: "Name".to_owned(),
             column_type: "string".to_owned(),
             format: "name".to_owned(),
-            description: String::new(),
+            description: printers::describe("", "Name"),
             priority: 0,
         };
         let others = self.printed().all.iter().map(|column| TableColumnDefinition {

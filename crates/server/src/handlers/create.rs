@@ -23,9 +23,6 @@ pub(crate) async fn create(call: &mut Call<'_>) -> Result<Response, Status> {
     let metadata = metadata_mut(&mut object);
     SYSTEM_FIELDS.iter().for_each(|field| drop(metadata.remove(field)));
     call.check_namespace(&mut object)?;
-    if !matches!(meta(&object, "resourceVersion"), "" | "0") {
-        return Err(write::as_it_is("resourceVersion should not be set on objects to be created"));
-    }
     write::dedup_owners(call, &mut object, false);
     managed::keep_clearing(&call.body, &mut object);
     managed::track(call, None, &mut object, &options.field_manager);

@@ -76,6 +76,7 @@ fn columns() -> Vec<TableColumnDefinition> {
     let define = |(name, ty): (&str, &str)| TableColumnDefinition {
         name: name.to_owned(),
         column_type: ty.to_owned(),
+        description: printers::describe("scale", name),
         ..TableColumnDefinition::default()
     };
     types.into_iter().map(define).collect()

@@ -65,12 +65,15 @@ impl Current {
 }
 
 /// The JSON of an object at a revision, in the version asked for.
-pub(crate) fn answer_json(call: &Call<'_>, mut object: Map, revision: Option<Revision>) -> Bytes {
-    let stored = from_storage(&call.resource, std::mem::take(&mut object));
-    let mut object = stored;
-    match revision {
-        Some(revision) => drop(metadata_mut(&mut object).insert("resourceVersion", revision.to_string())),
-        None => drop(metadata_mut(&mut object).remove("resourceVersion")),
+pub(crate) fn answer_json(call: &Call<'_>, object: Map, revision: Option<Revision>) -> Bytes {
+    answer_with(call, object, &revision.map(|revision| revision.to_string()).unwrap_or_default())
+}
+
+fn answer_with(call: &Call<'_>, object: Map, version: &str) -> Bytes {
+    let mut object = from_storage(&call.resource, object);
+    match version {
+        "" => drop(metadata_mut(&mut object).remove("resourceVersion")),
+        version => drop(metadata_mut(&mut object).insert("resourceVersion", version)),
     }
     encode(&object).into()
 }
@@ -104,6 +107,7 @@ pub(crate) async fn store_new(call: &mut Call<'_>, object: Map, dry_run: bool) -
     let stored = call.stored()?;
     let generated = meta(&object, "name").is_empty() && !meta(&object, "generateName").is_empty();
     let group_resource = call.resource.gvr.group_resource();
+    let version = meta(&object, "resourceVersion").to_owned();
     for attempt in 1.. {
         let mut object = object.clone();
         if generated {
@@ -129,7 +133,11 @@ pub(crate) async fn store_new(call: &mut Call<'_>, object: Map, dry_run: bool) -
             if stored.cache.peek(namespace, &name).is_some() {
                 return Err(exists());
             }
-            return Ok(Written { json: answer_json(call, object, None), created: true });
+            // What was sent is what would have been refused.
+            return Ok(Written { json: answer_with(call, object, &version), created: true });
+        }
+        if version.parse::<u64>().is_ok_and(|version| version != 0) {
+            return Err(as_it_is("resourceVersion should not be set on objects to be created"));
         }
         let mut op = Op::create(stored.key(namespace, &name), encode(&object));
         if let Some(ttl) = stored.ttl {

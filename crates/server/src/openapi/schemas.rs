@@ -6,7 +6,7 @@ use capstan_api::{
 };
 
 use super::OpenApiVersion;
-use crate::discovery::json::Json;
+use crate::{descriptions, discovery::json::Json};
 
 /// Types that are written as a string, a number or anything, but that OpenAPI has a name for: the name in the table,
 /// the one of OpenAPI, and the schema in version 3 and in version 2.
@@ -91,11 +91,12 @@ impl Schemas<'_> {
     /// The schema of that name, if it is a built-in one.
     pub(super) fn builtin(&mut self, name: &str) -> Option<Vec<u8>> {
         if let Some((.., v3, v2)) = SPECIAL.iter().find(|(_, full, ..)| *full == name) {
-            return Some(match self.version {
-                OpenApiVersion::V3 => v3.as_bytes().to_vec(),
+            let schema = match self.version {
+                OpenApiVersion::V3 => (*v3).to_owned(),
                 // It has no defaults.
-                OpenApiVersion::V2 => v2.replace(r#","default":"""#, "").into_bytes(),
-            });
+                OpenApiVersion::V2 => v2.replace(r#","default":"""#, ""),
+            };
+            return Some(described(name, &schema));
         }
         let short = short_name(name)?;
         let mut lines = builtin::type_lines(&short)?;
@@ -106,6 +107,8 @@ impl Schemas<'_> {
     }
 
     fn ty(&mut self, head: &TypeHead<'_>, lines: std::str::Lines<'static>, json: &mut Json) {
+        let full = full_name(head.name);
+        describe(&full, "", json);
         json.field("type", "object");
         let fields: Vec<Field<'_>> = lines
             .clone()
@@ -122,7 +125,7 @@ impl Schemas<'_> {
                     json.key(field.name);
                     match reference_of(field.ty, field.go).filter(|_| bare.contains(&field.name)) {
                         Some(name) => self.reference(&name, json),
-                        None => self.field(field, json),
+                        None => self.field(&full, field, json),
                     }
                 }
             });
@@ -159,12 +162,13 @@ impl Schemas<'_> {
         }
     }
 
-    fn field(&mut self, field: &Field<'_>, json: &mut Json) {
+    fn field(&mut self, schema: &str, field: &Field<'_>, json: &mut Json) {
         let default = field.default.or_else(|| (field.absent == Absent::Zero).then(|| zero(field.ty)).flatten());
         let default = default.filter(|_| self.version == OpenApiVersion::V3);
         let ty = field.ty.trim_start_matches('*');
         if let Some(name) = reference_of(ty, field.go) {
-            let says_more = default.is_some() || field.map.is_some() || field.patch.is_some();
+            let says_more = descriptions::json(schema, field.name).is_some()
+                || default.is_some() || field.map.is_some() || field.patch.is_some();
             match self.version {
                 OpenApiVersion::V2 if !says_more => return self.reference(&name, json),
                 OpenApiVersion::V2 => {
@@ -172,12 +176,14 @@ impl Schemas<'_> {
                     self.refs.push(name);
                     return json.object(|json| {
                         json.field("$ref", &path);
+                        describe(schema, field.name, json);
                         merging(field, json);
                     });
                 }
                 OpenApiVersion::V3 => {}
             }
             return json.object(|json| {
+                describe(schema, field.name, json);
                 if let Some(default) = default {
                     json.key("default");
                     json.raw(default.as_bytes());
@@ -188,6 +194,7 @@ impl Schemas<'_> {
             });
         }
         json.object(|json| {
+            describe(schema, field.name, json);
             self.value(ty, field, default, json);
             merging(field, json);
         });
@@ -233,6 +240,24 @@ impl Schemas<'_> {
             json.array([name], |json, name| self.reference(&name, json));
         });
     }
+}
+
+/// Says what a field is for, or with an empty `field` the schema, where there are words for it.
+fn describe(schema: &str, field: &str, json: &mut Json) {
+    if let Some(words) = descriptions::json(schema, field) {
+        json.key("description");
+        json.raw(words.as_bytes());
+    }
+}
+
+/// A schema with the words for it.
+fn described(name: &str, schema: &str) -> Vec<u8> {
+    match (descriptions::json(name, ""), schema.strip_prefix('{')) {
+        (Some(words), Some("}")) => format!(r#"{{"description":{words}}}"#),
+        (Some(words), Some(rest)) => format!(r#"{{"description":{words},{rest}"#),
+        _ => schema.to_owned(),
+    }
+    .into_bytes()
 }
 
 /// How two values of a field become one.

@@ -18,12 +18,17 @@ mod workload;
 #[cfg(test)]
 mod tests;
 
-use capstan_api::{Map, Time, Value, builtin::Kind, table::TableRowCondition};
+use capstan_api::{
+    Map, Time, Value,
+    builtin::{Kind, text::full_name},
+    table::TableRowCondition,
+};
 
 use self::{
     cell::Cell,
     view::{View, cell},
 };
+use crate::descriptions;
 
 /// A row of a table, without the object.
 #[derive(Debug, Default)]
@@ -53,6 +58,31 @@ pub fn cells(kind: &Kind, object: &Map, now: Time) -> Row {
 pub fn age(then: Time, now: Time) -> String {
     view::since(then, now)
 }
+
+/// What a column shows, in words.
+#[must_use]
+pub fn describe(resource: &str, column: &str) -> String {
+    let (mut common, mut own) = (None, None);
+    for line in DESCRIPTIONS.lines() {
+        match *line.splitn(3, '\t').collect::<Vec<_>>() {
+            ["*", name, words] if name == column => common = Some(words),
+            [of, name, words] if (of, name) == (resource, column) => own = Some(words),
+            _ => {}
+        }
+    }
+    let words = own.or(common).unwrap_or_default();
+    let Some(field) = words.strip_prefix('=') else { return words.to_owned() };
+    let (schema, field) = field.split_once(' ').unwrap_or((field, ""));
+    let words = descriptions::text(&full_name(schema), field).unwrap_or_default();
+    // Bindings are described as they were when their references could be changed.
+    match resource {
+        "clusterrolebindings" | "rolebindings" => words.trim_end_matches(" This field is immutable.").to_owned(),
+        _ => words,
+    }
+}
+
+/// A column a line: the resource or `*` for all, the name, and the words or, behind `=`, the field that has them.
+static DESCRIPTIONS: &str = include_str!("descriptions.txt");
 
 /// Appends a cell, or several.
 fn show(column: &Cell, view: View<'_>, now: Time, out: &mut Vec<Value>) {

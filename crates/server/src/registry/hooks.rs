@@ -22,7 +22,7 @@ pub(super) fn create(strategy: &Strategy, object: &mut Map, status: Option<&Valu
             paths::set(object, "status.phase", "Pending");
             paths::set(object, "status.lastPhaseTransitionTime", now.to_string());
         }
-        ("", "persistentvolumeclaims") => data_sources(object),
+        ("", "persistentvolumeclaims") => data_sources(object, None),
         ("", "limitranges") if paths::text(object, "metadata.name").is_empty() => {
             paths::set(object, "metadata.name", uid);
         }
@@ -70,7 +70,7 @@ pub(super) fn update(strategy: &Strategy, subresource: &str, new: &mut Map, old:
         ("", "secrets", "") if paths::text(new, "type").is_empty() => paths::copy(new, old, "type"),
         ("", "serviceaccounts", "") => only_names_of_secrets(new),
         ("", "services", "") => service::drop_what_the_type_has_not(new, old),
-        ("", "persistentvolumeclaims", "") => data_sources(new),
+        ("", "persistentvolumeclaims", "") => data_sources(new, Some(old)),
         ("", "persistentvolumes", "status") => phase_transition(new, old, now),
         ("apps", "daemonsets", "") => {
             let grown = i64::from(!paths::same(new, old, "spec.template"));
@@ -140,8 +140,21 @@ fn stored_versions(object: &mut Map) {
     }
 }
 
-/// A claim's two ways to name its source say the same, unless the newer one reaches into another namespace.
-fn data_sources(object: &mut Map) {
+/// A claim's two ways to name its source say the same. The older one only knows claims and snapshots and ignores all
+/// else, and nothing reaches into another namespace: what says so is ignored, unless a source was there before.
+fn data_sources(object: &mut Map, before: Option<&Map>) {
+    let had = |path: &str| before.and_then(|old| paths::get(old, path)).is_some_and(|value| !value.is_null());
+    let text = |object: &Map, path: &str| paths::text(object, path).to_owned();
+    if !text(object, "spec.dataSourceRef.namespace").is_empty() && !had("spec.dataSourceRef") {
+        paths::remove(object, "spec.dataSourceRef");
+    }
+    let known = [("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot")];
+    let source = (text(object, "spec.dataSource.apiGroup"), text(object, "spec.dataSource.kind"));
+    let is_known = known.contains(&(&source.0, &source.1));
+    let has_new = paths::get(object, "spec.dataSourceRef").is_some_and(|value| !value.is_null());
+    if !is_known && !had("spec.dataSource") && !has_new {
+        paths::remove(object, "spec.dataSource");
+    }
     let old = paths::get(object, "spec.dataSource").filter(|value| !value.is_null()).cloned();
     let new = paths::get(object, "spec.dataSourceRef").filter(|value| !value.is_null()).cloned();
     match (old, new) {

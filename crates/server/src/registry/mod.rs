@@ -4,6 +4,7 @@
 //! [`strategy`]; code is only for kinds that really behave differently.
 
 mod certificates;
+mod disabled;
 pub mod fields;
 mod hooks;
 pub mod layout;

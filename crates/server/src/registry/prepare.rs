@@ -3,7 +3,7 @@
 use capstan_api::{GroupVersionKind, Map, Time, Value, builtin};
 
 use super::{
-    hooks, paths,
+    disabled, hooks, paths,
     strategy::{Generation, Strategy},
 };
 
@@ -23,6 +23,7 @@ pub fn prepare_for_create(strategy: &Strategy, object: &mut Map, uid: &str, now:
         Generation::Never | Generation::Unset(_) => {}
         _ => paths::set(object, "metadata.generation", 1),
     }
+    disabled::drop_fields(strategy, object, None);
     hooks::create(strategy, object, status.as_ref(), uid, now);
 }
 
@@ -34,6 +35,7 @@ pub fn prepare_for_update(strategy: &Strategy, subresource: &str, new: &mut Map,
     for path in strategy.keeps(subresource) {
         paths::copy(new, old, path);
     }
+    disabled::drop_fields(strategy, new, Some(old));
     hooks::update(strategy, subresource, new, old, now);
     if counts(strategy, subresource) && has_grown(strategy.generation, new, old) {
         let generation = paths::number(old, "metadata.generation");

@@ -193,7 +193,7 @@ impl Resource {
     #[must_use]
     pub fn columns(&self) -> Vec<TableColumnDefinition> {
         match &self.definition {
-            Definition::Builtin { row, .. } => row.columns.iter().map(column).collect(),
+            Definition::Builtin { row, .. } => row.columns.iter().map(|column| define(row, column)).collect(),
             Definition::Custom(served) => served.columns(),
         }
     }
@@ -232,12 +232,12 @@ impl Resource {
     }
 }
 
-fn column(column: &builtin::Column) -> TableColumnDefinition {
+fn define(row: &Kind, column: &builtin::Column) -> TableColumnDefinition {
     TableColumnDefinition {
         name: column.name.to_owned(),
         column_type: column.ty.to_owned(),
         format: column.format.to_owned(),
-        description: String::new(),
+        description: printers::describe(&row.resource, column.name),
         priority: column.priority,
     }
 }

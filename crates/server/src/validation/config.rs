@@ -3,6 +3,7 @@
 use capstan_api::{
     Map, Value,
     field::{Error, ErrorList, Path},
+    json,
     validation::{is_config_map_key, validate_finalizer_name},
 };
 
@@ -10,6 +11,7 @@ use super::{
     read::{at, flag, list, strings, text},
     rules::{IMMUTABLE, invalid},
 };
+use crate::base64;
 
 /// How many bytes the values of a secret or a config map may have.
 const MAX_SIZE: usize = 1024 * 1024;
@@ -68,6 +70,19 @@ const BASIC_AUTH: &str = "kubernetes.io/basic-auth";
 const TOKEN: &str = "kubernetes.io/service-account-token";
 const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 
+/// Why a text is no JSON object.
+fn not_an_object(text: &[u8]) -> Option<String> {
+    let what = match json::parse(text) {
+        Err(error) => return Some(error.to_string()),
+        Ok(Value::Object(_) | Value::Null) => return None,
+        Ok(Value::Array(_)) => "array",
+        Ok(Value::String(_)) => "string",
+        Ok(Value::Bool(_)) => "bool",
+        Ok(Value::Int(_) | Value::Float(_)) => "number",
+    };
+    Some(format!("json: cannot unmarshal {what} into Go value of type map[string]interface {{}}"))
+}
+
 pub(super) fn secret(object: &Map, errors: &mut ErrorList) {
     keys(errors, object, "data", None);
     let path = Path::new("data");
@@ -84,6 +99,12 @@ pub(super) fn secret(object: &Map, errors: &mut ErrorList) {
     let required = SECRET_KEYS.iter().find(|(name, _)| *name == ty).map_or(&[][..], |(_, keys)| keys);
     for key in required.iter().filter(|key| missing(key)) {
         errors.push(Error::required(path.key(key), ""));
+    }
+    for key in required.iter().filter(|key| key.starts_with(".docker") && !missing(key)) {
+        let text = data.get(key).and_then(Value::as_str).unwrap_or_default();
+        if let Some(error) = not_an_object(&base64::decode(text).unwrap_or_default()) {
+            errors.push(Error::invalid(path.key(key), "<secret contents redacted>", error));
+        }
     }
     let basic = ["username", "password"];
     if ty == BASIC_AUTH && basic.into_iter().all(missing) {

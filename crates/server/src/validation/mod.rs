@@ -91,6 +91,15 @@ const fn kind(
     Kind { group, kind, namespaced, name, body, create: &[Meta, Body], update }
 }
 
+/// A kind that takes finalizers of any name.
+const fn plain(
+    names: (&'static str, &'static str, bool),
+    body: fn(&Map, &mut ErrorList),
+    update: &'static [Step],
+) -> Kind {
+    Kind { create: &[PlainMeta, Body], ..kind(names, name_is_dns_subdomain, body, update) }
+}
+
 const RBAC: &str = "rbac.authorization.k8s.io";
 const STORAGE: &str = "storage.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";
@@ -290,7 +299,10 @@ static KINDS: &[Kind] = &[
         &[MetaUpdate, Change(limits::quota_update)],
     ),
     kind(("", "Node", false), name_is_dns_subdomain, node::node, &[Meta, Body, MetaUpdate, Change(node::node_update)]),
-    kind(("", "Event", true), path_segment, event::core, &[Body]),
+    Kind {
+        create: &[PlainMeta, Body],
+        ..kind(("", "Event", true), path_segment, event::core, &[Body])
+    },
     kind(
         ("events.k8s.io", "Event", true),
         name_is_dns_subdomain,
@@ -310,42 +322,12 @@ static KINDS: &[Kind] = &[
         &[MetaUpdate, Change(crd::update)],
     ),
     kind(("apiregistration.k8s.io", "APIService", false), path_segment, review::api_service, &[MetaUpdate, Meta, Body]),
-    kind(
-        (ADMISSION, "ValidatingWebhookConfiguration", false),
-        name_is_dns_subdomain,
-        webhook::configuration,
-        &[Meta, Change(webhook::configuration_update)],
-    ),
-    kind(
-        (ADMISSION, "MutatingWebhookConfiguration", false),
-        name_is_dns_subdomain,
-        webhook::configuration,
-        &[Meta, Change(webhook::configuration_update)],
-    ),
-    kind(
-        (ADMISSION, "ValidatingAdmissionPolicy", false),
-        name_is_dns_subdomain,
-        admission_policy::validating,
-        &[Meta, Body],
-    ),
-    kind(
-        (ADMISSION, "ValidatingAdmissionPolicyBinding", false),
-        name_is_dns_subdomain,
-        admission_policy::validating_binding,
-        &[Meta, Body],
-    ),
-    kind(
-        (ADMISSION, "MutatingAdmissionPolicy", false),
-        name_is_dns_subdomain,
-        admission_policy::mutating,
-        &[Meta, Body],
-    ),
-    kind(
-        (ADMISSION, "MutatingAdmissionPolicyBinding", false),
-        name_is_dns_subdomain,
-        admission_policy::mutating_binding,
-        &[Meta, Body],
-    ),
+    plain((ADMISSION, "ValidatingWebhookConfiguration", false), webhook::configuration, &[PlainMeta, Change(webhook::configuration_update)]),
+    plain((ADMISSION, "MutatingWebhookConfiguration", false), webhook::configuration, &[PlainMeta, Change(webhook::configuration_update)]),
+    plain((ADMISSION, "ValidatingAdmissionPolicy", false), admission_policy::validating, &[PlainMeta, Body]),
+    plain((ADMISSION, "ValidatingAdmissionPolicyBinding", false), admission_policy::validating_binding, &[PlainMeta, Body]),
+    plain((ADMISSION, "MutatingAdmissionPolicy", false), admission_policy::mutating, &[PlainMeta, Body]),
+    plain((ADMISSION, "MutatingAdmissionPolicyBinding", false), admission_policy::mutating_binding, &[PlainMeta, Body]),
     kind(("flowcontrol.apiserver.k8s.io", "FlowSchema", false), name_is_dns_subdomain, flow::schema, &[Meta, Body]),
     kind(
         ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration", false),

@@ -182,20 +182,25 @@ pub(super) fn basic_amount(value: &Value, path: &Path<'_>, errors: &mut ErrorLis
 }
 
 fn sources(spec: &Map, inline: bool, path: &Path<'_>, errors: &mut ErrorList) {
-    let mut set = SOURCES.iter().filter_map(|(key, needs)| Some((*key, *needs, object(spec, key)?)));
-    match set.next() {
-        None => errors.push(Error::required(path, "must specify a volume type")),
-        Some((key, needs, source)) => {
-            let name = if key == "gcePersistentDisk" { "persistentDisk" } else { key };
-            one_source(key, needs, source, &path.child(name), errors);
-            if key == "local" && (inline || !is_set(spec, "nodeAffinity")) {
-                let detail = "Local volume requires node affinity";
-                errors.push(Error::required(path.child("nodeAffinity"), detail));
-            }
+    let mut found = false;
+    for (key, needs) in SOURCES {
+        let Some(source) = object(spec, key) else { continue };
+        // Upstream forgot to ask whether there is another one beside this.
+        if found && *key != "flexVolume" {
+            let name = if *key == "cephfs" { "cephFS" } else { key };
+            errors.push(Error::forbidden(path.child(name), "may not specify more than 1 volume type"));
+            continue;
+        }
+        found = true;
+        let name = if *key == "gcePersistentDisk" { "persistentDisk" } else { key };
+        one_source(key, needs, source, &path.child(name), errors);
+        if *key == "local" && (inline || !is_set(spec, "nodeAffinity")) {
+            let detail = "Local volume requires node affinity";
+            errors.push(Error::required(path.child("nodeAffinity"), detail));
         }
     }
-    for (key, ..) in set {
-        errors.push(Error::forbidden(path.child(key), "may not specify more than 1 volume type"));
+    if !found {
+        errors.push(Error::required(path, "must specify a volume type"));
     }
 }
 

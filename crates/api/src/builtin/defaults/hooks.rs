@@ -52,14 +52,59 @@ fn fill_map(to: &mut Map, from: &Map) {
     }
 }
 
+/// The account of a pod has two names, of which the newer one decides.
+pub(super) fn service_account(spec: &mut Map) {
+    const NAMES: [&str; 2] = ["serviceAccountName", "serviceAccount"];
+    if let Some(name) = NAMES.iter().map(|key| text(spec, key)).find(|name| !name.is_empty()).map(Str::from) {
+        NAMES.iter().for_each(|key| drop(spec.insert(*key, name.clone())));
+    }
+}
+
+/// The first range of a node's addresses is also a field of its own, and that one decides.
+pub(super) fn pod_cidrs(spec: &mut Map) {
+    let first = text(spec, "podCIDR").to_owned();
+    let listed = spec.get("podCIDRs").and_then(Value::as_array).and_then(|ranges| ranges.first());
+    match listed.and_then(Value::as_str) {
+        Some(listed) if first.is_empty() => {
+            let listed = Str::from(listed);
+            spec.insert("podCIDR", listed);
+        }
+        Some(listed) if listed == first => {}
+        _ if first.is_empty() => {}
+        _ => drop(spec.insert("podCIDRs", vec![first.into()])),
+    }
+}
+
+/// Whether what stands before the tag of an image is a name: where it comes from, which may have a port, and
+/// lowercase words.
+fn is_image_name(name: &str) -> bool {
+    let mut parts: Vec<&str> = name.split('/').collect();
+    let is_host = |part: &str| part.contains(['.', ':']) || part == "localhost" || part.chars().any(char::is_uppercase);
+    if parts.len() > 1 && is_host(parts[0]) {
+        let host = parts.remove(0);
+        let fits = |c: char| c.is_ascii_alphanumeric() || "-.:[]".contains(c);
+        if !host.chars().all(fits) {
+            return false;
+        }
+    }
+    let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let edges = |part: &str| part.starts_with(word) && part.ends_with(word);
+    parts.iter().all(|part| edges(part) && part.chars().all(|c| word(c) || "._-".contains(c)))
+}
+
 /// The policy for an image: `Always` for the tag `latest`, also when it is not written.
 fn pull_policy(image: &str) -> &'static str {
-    let name = image.rsplit('/').next().unwrap_or(image);
+    let last = image.rfind('/').map_or(0, |at| at + 1);
+    let end = image[last..].find(['@', ':']).map_or(image.len(), |at| last + at);
+    // What is not the name of an image has no tag either.
+    if !is_image_name(&image[..end]) {
+        return "IfNotPresent";
+    }
+    let name = &image[last..];
     let latest = match (name.split_once('@'), name.split_once(':')) {
         (Some((name, _)), _) => name.ends_with(":latest"),
         (None, Some((_, tag))) => tag == "latest",
-        // An image without a name is not an image: upstream cannot parse it and does not see a tag either.
-        (None, None) => !name.is_empty(),
+        (None, None) => true,
     };
     if latest { "Always" } else { "IfNotPresent" }
 }
@@ -166,6 +211,9 @@ fn service_traffic(spec: &mut Map) {
     let internal = matches!(kind.as_str(), "NodePort" | "LoadBalancer" | "ClusterIP");
     if internal && !spec.contains_key("internalTrafficPolicy") {
         spec.insert("internalTrafficPolicy", "Cluster");
+    }
+    if kind == "ExternalName" {
+        spec.remove("internalTrafficPolicy");
     }
     if kind == "LoadBalancer" && !spec.contains_key("allocateLoadBalancerNodePorts") {
         spec.insert("allocateLoadBalancerNodePorts", true);
@@ -294,6 +342,11 @@ mod tests {
             ("nginx@sha256:0123", "IfNotPresent"),
             ("nginx:latest@sha256:0123", "Always"),
             ("", "IfNotPresent"),
+            ("Nginx", "IfNotPresent"),
+            ("a b", "IfNotPresent"),
+            ("-nginx", "IfNotPresent"),
+            ("Registry/nginx", "Always"),
+            ("a_b/c.d-e", "Always"),
         ] {
             assert_eq!(pull_policy(image), expected, "{image}");
         }

@@ -197,6 +197,7 @@ pub(super) const RULES: &[(&str, &[Rule])] = &[
     ("core.v1.HostPathVolumeSource", &[text("type", "")]),
     ("core.v1.LimitRangeItem", &[Rule::Call(hooks::limit_range_item)]),
     ("core.v1.Namespace", &[Rule::Call(hooks::namespace_label), text("status.phase", "Active")]),
+    ("core.v1.NodeSpec", &[Rule::Call(hooks::pod_cidrs)]),
     ("core.v1.NodeStatus", &[Rule::Call(hooks::allocatable_from_capacity)]),
     ("core.v1.ObjectFieldSelector", &[text("apiVersion", "v1")]),
     (
@@ -226,6 +227,7 @@ pub(super) const RULES: &[(&str, &[Rule])] = &[
             object("securityContext"),
             int("terminationGracePeriodSeconds", 30),
             text("schedulerName", "default-scheduler"),
+            Rule::Call(hooks::service_account),
         ],
     ),
     (

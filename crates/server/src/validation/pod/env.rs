@@ -92,6 +92,11 @@ pub(super) fn field_ref(field: &Map, fields: &[&str], path: &Path<'_>, errors: &
         }
     }
     let name = text(field, "fieldPath");
+    let version = text(field, "apiVersion");
+    if version != "v1" {
+        let detail = format!("error converting fieldPath: unsupported pod version: {version}");
+        return errors.push(Error::invalid(path.child("fieldPath"), name, detail));
+    }
     let subscript = name.strip_suffix("']").and_then(|name| name.split_once("['"));
     match subscript {
         Some(("metadata.annotations", key)) => {

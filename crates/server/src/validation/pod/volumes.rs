@@ -107,7 +107,13 @@ fn source(volume: &Map, pod: &str, path: &Path<'_>, errors: &mut ErrorList) {
         }
     }
     for (key, _) in set {
-        errors.push(Error::forbidden(path.child(key), "may not specify more than 1 volume type"));
+        // As upstream spells them here.
+        let name = match key {
+            "cephfs" => "cephFS",
+            "downwardAPI" => "downwarAPI",
+            key => key,
+        };
+        errors.push(Error::forbidden(path.child(name), "may not specify more than 1 volume type"));
     }
 }
 

@@ -1,60 +1,12 @@
-//! What the drivers of control loops share: waiting for informers, working until told to stop, and reading one's own
-//! writes.
+//! Reading one's own writes.
 
 use std::{
     collections::{HashMap, HashSet},
-    future::Future,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use capstan_api::object::Object;
-use capstan_client::{
-    BoxFuture, Key, SharedIndexInformer,
-    beat::{Either, race},
-};
-use capstan_runtime::{Controller, Reconciler, Stop};
-
-/// Informers that have to know everything before work begins.
-#[derive(Default)]
-pub(crate) struct Synced(Vec<BoxFuture<'static, bool>>);
-
-impl Synced {
-    /// Waits for this one too.
-    pub(crate) fn and<K: Object>(mut self, informer: &SharedIndexInformer<K>) -> Self {
-        let informer = informer.clone();
-        self.0.push(Box::pin(async move { informer.wait_for_sync().await }));
-        self
-    }
-
-    /// Waits for all; false when one is shut down before.
-    async fn wait(self) -> bool {
-        for informer in self.0 {
-            if !informer.await {
-                return false;
-            }
-        }
-        true
-    }
-}
-
-/// Works once the informers know everything, until it is time to stop.
-pub(crate) async fn work<R: Reconciler>(controller: Controller<R>, synced: Synced, stop: Stop) {
-    let queue = controller.queue().clone();
-    let stopped = stop.clone();
-    let all = async move {
-        if synced.wait().await {
-            controller.run().await;
-        }
-    };
-    until_stopped(all, &stopped).await;
-    // Workers are tasks of their own: they end with the queue.
-    queue.shut_down();
-}
-
-/// Does something until it is time to stop. False when the time came first.
-pub(crate) async fn until_stopped(work: impl Future<Output = ()>, stop: &Stop) -> bool {
-    matches!(race(work, stop.stopped()).await, Either::First(()))
-}
+use capstan_client::{Key, SharedIndexInformer};
 
 /// The versions that this loop wrote and that its informer may not have seen yet, by the key that was worked on.
 ///

@@ -1,11 +1,17 @@
-//! Electing a leader by Lease: what to do next, without doing it.
+//! Electing a leader by Lease: [`LeaderElector`] says what to do next, [`LeaderElection`] does it.
 //!
 //! Of several candidates at most one leads at any time, whatever the network and the scheduler do, if their clocks run
 //! at about the same speed: a leader counts its time from before it asked, others count from after they saw the answer.
 
+mod lease;
+mod run;
+
 use std::{fmt, time::Duration};
 
 use capstan_clock::{Moment, SharedIds, Timestamp};
+
+pub use lease::LeaseLock;
+pub use run::{LeaderElection, Leadership};
 
 /// How much longer than the retry period the wait of a candidate may be, as a part of it.
 pub const JITTER_FACTOR: f64 = 1.2;
@@ -174,6 +180,18 @@ impl LeaderElector {
     #[must_use]
     pub fn leader(&self) -> &str {
         self.observed.as_ref().map_or("", |observed| &observed.record.holder_identity)
+    }
+
+    /// How often the leader has changed, as far as is known.
+    #[must_use]
+    pub fn transitions(&self) -> u64 {
+        self.observed.as_ref().map_or(0, |observed| observed.record.leader_transitions)
+    }
+
+    /// Whether it goes, and frees the Lease.
+    #[must_use]
+    pub fn is_releasing(&self) -> bool {
+        matches!(self.state, State::Releasing)
     }
 
     /// When to step with [`Input::Deadline`], even if an answer is outstanding.

@@ -1,0 +1,113 @@
+//! What several loops ask of pods, and write to their status.
+
+use std::sync::Arc;
+
+use capstan_api::Str;
+use capstan_client::{
+    Api, Client, Error, Patch, SharedIndexInformer,
+    store::{Indexer, Indexers},
+};
+use capstan_clock::Timestamp;
+use k8s_openapi::{
+    api::core::v1::{Pod, PodCondition, PodStatus},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+use serde_json::{Value, json};
+
+/// The index of pods by their node.
+const BY_NODE: &str = "spec.nodeName";
+
+/// The condition of a pod that somebody takes away.
+pub(crate) const DISRUPTION_TARGET: &str = "DisruptionTarget";
+
+pub(crate) fn node_name(pod: &Pod) -> &str {
+    pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default()
+}
+
+pub(crate) fn phase(pod: &Pod) -> &str {
+    pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
+}
+
+pub(crate) fn condition<'a>(pod: &'a Pod, type_: &str) -> Option<&'a PodCondition> {
+    pod.status.as_ref()?.conditions.as_ref()?.iter().find(|condition| condition.type_ == type_)
+}
+
+pub(crate) fn is_ready(pod: &Pod) -> bool {
+    condition(pod, "Ready").is_some_and(|condition| condition.status == "True")
+}
+
+/// Whether a pod has come to its end.
+pub(crate) fn has_ended(pod: &Pod) -> bool {
+    matches!(phase(pod), "Succeeded" | "Failed")
+}
+
+/// Sees to it that pods can be found by their node.
+pub(crate) fn index_by_node(informer: &SharedIndexInformer<Pod>) {
+    let by_node = |pod: &Pod| Some(node_name(pod)).filter(|name| !name.is_empty()).map(Str::from).into_iter().collect();
+    informer.add_indexers(Indexers::from([(BY_NODE.into(), Arc::new(by_node) as _)]));
+}
+
+/// The pods of a node.
+pub(crate) fn of_node(indexer: &Indexer<Pod>, node: &str) -> Vec<Arc<Pod>> {
+    indexer.by_index(BY_NODE, node).unwrap_or_default()
+}
+
+/// Adds a condition, or changes the one of its type. Whether that changed anything.
+pub(crate) fn set_condition(status: &mut PodStatus, new: PodCondition, now: Timestamp) -> bool {
+    let conditions = status.conditions.get_or_insert_default();
+    let mut new = PodCondition { last_transition_time: Some(Time(now)), ..new };
+    let Some(old) = conditions.iter_mut().find(|condition| condition.type_ == new.type_) else {
+        conditions.push(new);
+        return true;
+    };
+    if old.status == new.status {
+        new.last_transition_time = old.last_transition_time.clone();
+    }
+    let same = |a: &PodCondition, b: &PodCondition| {
+        (&a.status, &a.reason, &a.message, &a.last_probe_time, &a.last_transition_time)
+            == (&b.status, &b.reason, &b.message, &b.last_probe_time, &b.last_transition_time)
+    };
+    let changed = !same(old, &new);
+    *old = new;
+    changed
+}
+
+/// That a pod is taken away, and why.
+pub(crate) fn disruption(pod: &Pod, reason: &str, message: &str) -> PodCondition {
+    PodCondition {
+        type_: DISRUPTION_TARGET.to_owned(),
+        status: "True".to_owned(),
+        reason: Some(reason.to_owned()),
+        message: Some(message.to_owned()),
+        observed_generation: pod.metadata.generation,
+        ..PodCondition::default()
+    }
+}
+
+/// Writes what is different in a status, to exactly this pod.
+pub(crate) async fn patch_status(client: &Client, pod: &Pod, new: &PodStatus) -> Result<(), Error> {
+    let old = pod.status.clone().unwrap_or_default();
+    let mut status = serde_json::Map::new();
+    if old.phase != new.phase {
+        status.insert("phase".to_owned(), json!(new.phase));
+    }
+    if old.observed_generation != new.observed_generation {
+        status.insert("observedGeneration".to_owned(), json!(new.observed_generation));
+    }
+    let conditions = new.conditions.as_deref().unwrap_or_default();
+    let known = old.conditions.unwrap_or_default();
+    let changed: Vec<_> = conditions.iter().filter(|condition| !known.contains(condition)).collect();
+    if !changed.is_empty() {
+        let order: Vec<Value> = conditions.iter().map(|condition| json!({"type": condition.type_})).collect();
+        status.insert("$setElementOrder/conditions".to_owned(), json!(order));
+        status.insert("conditions".to_owned(), json!(changed));
+    }
+    if status.is_empty() {
+        return Ok(());
+    }
+    let patch = json!({"metadata": {"uid": pod.metadata.uid}, "status": status});
+    let (namespace, name) = (pod.metadata.namespace.as_deref(), pod.metadata.name.as_deref());
+    let api = Api::<Pod>::namespaced(client, namespace.unwrap_or_default());
+    api.patch_status(name.unwrap_or_default(), &Patch::Strategic(patch)).await?;
+    Ok(())
+}

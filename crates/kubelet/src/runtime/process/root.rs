@@ -1,0 +1,168 @@
+//! A container's view of the files: those of the node under a layer of its own, with its volumes at their places.
+//!
+//! Runs in the shim, in a mount namespace of its own.
+
+use std::{
+    fs::{self, File},
+    path::{Component, Path, PathBuf},
+};
+
+use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive};
+
+use super::spec::Spec;
+
+/// Devices that a container has.
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+
+/// Kinds of file systems whose mounts are seen in containers too.
+const REAL: [&str; 11] =
+    ["ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "erofs", "squashfs", "9p", "virtiofs", "fuseblk"];
+
+/// Makes the view and moves into it.
+pub(super) fn enter(spec: &Spec) -> Result<(), String> {
+    let step = |what: &str, result: Result<(), rustix::io::Errno>| result.map_err(|error| format!("{what}: {error}"));
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    step("private mounts", rustix::mount::mount_change("/", private))?;
+
+    let root = spec.dir.join("root");
+    let make = |path: &Path| fs::create_dir_all(path).map_err(|error| format!("{}: {error}", path.display()));
+    for name in ["root", "upper", "work"] {
+        make(&spec.dir.join(name))?;
+    }
+    let layers = format!(
+        "lowerdir=/,upperdir={},workdir={}",
+        spec.dir.join("upper").display(),
+        spec.dir.join("work").display()
+    );
+    let extra = if spec.namespaces.user { ",userxattr" } else { "" };
+    let data = std::ffi::CString::new(layers + extra).map_err(|error| error.to_string())?;
+    step("overlay of the node's files", mount("overlay", &root, "overlay", MountFlags::empty(), Some(&*data)))?;
+    other_mounts(&root);
+
+    for (name, mode) in [("tmp", "mode=1777"), ("run", "mode=755"), ("dev", "mode=755")] {
+        let data = std::ffi::CString::new(mode).map_err(|error| error.to_string())?;
+        make(&root.join(name))?;
+        step(name, mount("tmpfs", root.join(name), "tmpfs", MountFlags::NOSUID, Some(&*data)))?;
+    }
+    devices(&root)?;
+    let proc_flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    if spec.namespaces.pid {
+        step("proc", mount("proc", root.join("proc"), "proc", proc_flags, None))?;
+    } else {
+        step("proc", mount_bind_recursive("/proc", root.join("proc")))?;
+    }
+    if mount_bind_recursive("/sys", root.join("sys")).is_ok() {
+        read_only(&root.join("sys"))?;
+    }
+    for wanted in &spec.mounts {
+        volume(&root, &wanted.source, &wanted.target, wanted.read_only)?;
+    }
+    if spec.read_only_root {
+        step("read-only root", rustix::mount::mount_remount(&root, MountFlags::RDONLY, c""))?;
+    }
+    std::env::set_current_dir(&root).map_err(|error| format!("{}: {error}", root.display()))?;
+    step("pivot_root", rustix::process::pivot_root(".", "."))?;
+    step("old root", rustix::mount::unmount(".", UnmountFlags::DETACH))?;
+    std::env::set_current_dir("/").map_err(|error| error.to_string())
+}
+
+/// What is mounted on the node beside its root: an overlay shows only the one file system that it lies on.
+fn other_mounts(root: &Path) {
+    let Ok(mounts) = fs::read_to_string("/proc/self/mounts") else { return };
+    for line in mounts.lines() {
+        let mut fields = line.split(' ').skip(1);
+        let (Some(target), Some(kind)) = (fields.next(), fields.next()) else { continue };
+        if target == "/" || !REAL.contains(&kind) || Path::new(target).starts_with(root) {
+            continue;
+        }
+        let inside = root.join(target.trim_start_matches('/'));
+        // What can't be shown is not there for the container, as with any image.
+        if inside.is_dir() && mount_bind(target, &inside).is_ok() {
+            let _ = read_only(&inside);
+        }
+    }
+}
+
+fn devices(root: &Path) -> Result<(), String> {
+    let dev = root.join("dev");
+    let of = |error: std::io::Error| format!("dev: {error}");
+    for name in DEVICES {
+        File::create(dev.join(name)).map_err(of)?;
+        mount_bind(Path::new("/dev").join(name), dev.join(name)).map_err(|error| format!("/dev/{name}: {error}"))?;
+    }
+    for name in ["pts", "shm"] {
+        fs::create_dir(dev.join(name)).map_err(of)?;
+    }
+    let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
+    mount("devpts", dev.join("pts"), "devpts", flags, Some(c"newinstance,ptmxmode=0666,mode=0620"))
+        .map_err(|error| format!("/dev/pts: {error}"))?;
+    mount("tmpfs", dev.join("shm"), "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c"mode=1777"))
+        .map_err(|error| format!("/dev/shm: {error}"))?;
+    let links = [
+        ("pts/ptmx", "ptmx"),
+        ("/proc/self/fd", "fd"),
+        ("/proc/self/fd/0", "stdin"),
+        ("/proc/self/fd/1", "stdout"),
+        ("/proc/self/fd/2", "stderr"),
+    ];
+    links.into_iter().try_for_each(|(to, name)| std::os::unix::fs::symlink(to, dev.join(name)).map_err(of))
+}
+
+/// One volume at its place, which is made if it is not there.
+fn volume(root: &Path, source: &Path, target: &Path, only_read: bool) -> Result<(), String> {
+    let of = |error: std::io::Error| format!("mount of {}: {error}", target.display());
+    let inside = within(root, target);
+    if source.is_dir() {
+        fs::create_dir_all(&inside).map_err(of)?;
+    } else {
+        if let Some(parent) = inside.parent() {
+            fs::create_dir_all(parent).map_err(of)?;
+        }
+        if !inside.exists() {
+            File::create(&inside).map_err(of)?;
+        }
+    }
+    mount_bind_recursive(source, &inside).map_err(|error| format!("mount of {}: {error}", target.display()))?;
+    if only_read { read_only(&inside) } else { Ok(()) }
+}
+
+fn read_only(path: &Path) -> Result<(), String> {
+    let flags = MountFlags::BIND | MountFlags::RDONLY;
+    rustix::mount::mount_remount(path, flags, c"").map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Where a path of the container is on the node, its links followed inside the container: `/var/run` is `/run` there.
+fn within(root: &Path, target: &Path) -> PathBuf {
+    const MAX_LINKS: usize = 40;
+    let mut done = PathBuf::new();
+    let mut left: Vec<String> = parts(target);
+    let mut links = 0;
+    while let Some(part) = left.pop() {
+        if part == ".." {
+            done.pop();
+            continue;
+        }
+        let at = done.join(&part);
+        match fs::read_link(root.join(&at)) {
+            Ok(link) if links < MAX_LINKS => {
+                links += 1;
+                if link.is_absolute() {
+                    done = PathBuf::new();
+                }
+                left.extend(parts(&link));
+            }
+            _ => done = at,
+        }
+    }
+    root.join(done)
+}
+
+/// The parts of a path, the last first.
+fn parts(path: &Path) -> Vec<String> {
+    let part = |component: Component<'_>| match component {
+        Component::Normal(name) => Some(name.to_string_lossy().into_owned()),
+        Component::ParentDir => Some("..".to_owned()),
+        _ => None,
+    };
+    path.components().rev().filter_map(part).collect()
+}

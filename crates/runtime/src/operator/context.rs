@@ -1,0 +1,283 @@
+//! What a reconciler works with: reads come from caches, writes go to the server.
+
+use std::{
+    any::TypeId,
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use capstan_api::{
+    GroupVersionResource, Resource, Unstructured,
+    object::{Metadata as _, Object},
+    options::DeleteOptions,
+    selector::Selector,
+};
+use capstan_client::{
+    Api, Client, Error, HandlerFuncs, Key, Lister, Patch, SharedIndexInformer, SharedInformerFactory,
+    beat::{Either, race},
+};
+use capstan_clock::{SharedClock, SharedIds, Timestamp};
+use serde::Serialize;
+use tokio::sync::watch;
+
+use crate::{EventRecorder, ReconcileError, Stop, record::Referent};
+
+/// How long [`Context::wait_for_cache`] waits.
+pub const CACHE_WAIT: Duration = Duration::from_secs(10);
+
+/// What a reconciler works with: reads come from caches, writes go to the server. Clones are the same.
+#[derive(Clone)]
+pub struct Context {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    client: Client,
+    informers: Arc<SharedInformerFactory>,
+    clock: SharedClock,
+    ids: SharedIds,
+    recorder: EventRecorder,
+    stop: Stop,
+    /// How often each cache has changed, for those whose writes somebody waits to see.
+    ticks: Mutex<HashMap<(GroupVersionResource, TypeId), watch::Receiver<u64>>>,
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("client", &self.inner.client).finish_non_exhaustive()
+    }
+}
+
+/// A number that grows with each write, as all servers give them out.
+fn version(text: &str) -> Option<u64> {
+    text.parse().ok()
+}
+
+impl Context {
+    pub(super) fn new(
+        client: Client,
+        informers: Arc<SharedInformerFactory>,
+        clock: SharedClock,
+        ids: SharedIds,
+        recorder: EventRecorder,
+        stop: Stop,
+    ) -> Self {
+        let inner = Inner { client, informers, clock, ids, recorder, stop, ticks: Mutex::default() };
+        Context { inner: Arc::new(inner) }
+    }
+
+    /// The client: what it reads comes from the server.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.inner.client
+    }
+
+    /// The verbs on the objects of a kind in a namespace, on the server.
+    #[must_use]
+    pub fn api<K: Resource>(&self, namespace: &str) -> Api<K> {
+        Api::namespaced(&self.inner.client, namespace)
+    }
+
+    /// The clock.
+    #[must_use]
+    pub fn clock(&self) -> &SharedClock {
+        &self.inner.clock
+    }
+
+    /// Where names and jitter come from.
+    #[must_use]
+    pub fn ids(&self) -> &SharedIds {
+        &self.inner.ids
+    }
+
+    /// The date and time.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.inner.clock.now()
+    }
+
+    /// Tells people what happens.
+    #[must_use]
+    pub fn recorder(&self) -> &EventRecorder {
+        &self.inner.recorder
+    }
+
+    /// Tells people what happened to an object, as good news.
+    pub fn event(&self, object: &impl Referent, reason: &str, message: impl Into<String>) {
+        self.inner.recorder.event(object, crate::EventType::Normal, reason, message);
+    }
+
+    /// Hears when it is time to go.
+    #[must_use]
+    pub fn stop(&self) -> &Stop {
+        &self.inner.stop
+    }
+
+    /// The informers that all controllers share.
+    #[must_use]
+    pub fn informers(&self) -> &Arc<SharedInformerFactory> {
+        &self.inner.informers
+    }
+
+    /// The informer of a kind, which is started if it was not. It may not have heard of all objects yet.
+    pub fn informer<K: Object + Resource>(&self) -> SharedIndexInformer<K> {
+        self.informer_of(K::gvr())
+    }
+
+    fn informer_of<K: Object>(&self, resource: GroupVersionResource) -> SharedIndexInformer<K> {
+        let informer = self.inner.informers.informer_of(resource);
+        if !informer.has_synced() {
+            self.inner.informers.start();
+        }
+        informer
+    }
+
+    /// The object under a key, from the cache.
+    ///
+    /// # Errors
+    /// The cache has not heard of all objects yet, so that nothing can be said; to be tried again.
+    pub fn get<K: Object + Resource>(&self, key: &Key) -> Result<Option<Arc<K>>, ReconcileError> {
+        Ok(self.lister::<K>()?.get(key))
+    }
+
+    /// The objects of a namespace that are selected, from the cache; of all namespaces when it is empty.
+    ///
+    /// # Errors
+    /// The cache has not heard of all objects yet, so that nothing can be said; to be tried again.
+    pub fn list<K: Object + Resource>(
+        &self,
+        namespace: &str,
+        selector: &Selector,
+    ) -> Result<Vec<Arc<K>>, ReconcileError> {
+        Ok(self.lister::<K>()?.namespace(namespace).list(selector))
+    }
+
+    /// Reads the cache of a kind.
+    ///
+    /// # Errors
+    /// The cache has not heard of all objects yet, so that nothing can be said; to be tried again.
+    pub fn lister<K: Object + Resource>(&self) -> Result<Lister<K>, ReconcileError> {
+        synced(self.informer::<K>(), &K::gvr())
+    }
+
+    /// Reads the cache of any resource, without its type.
+    ///
+    /// # Errors
+    /// The cache has not heard of all objects yet, so that nothing can be said; to be tried again.
+    pub fn dynamic_lister(&self, resource: GroupVersionResource) -> Result<Lister<Unstructured>, ReconcileError> {
+        synced(self.informer_of(resource.clone()), &resource)
+    }
+
+    /// Creates an object on the server.
+    ///
+    /// # Errors
+    /// It is there already, the server refuses or cannot be reached.
+    pub async fn create<K: Object + Resource + Serialize>(&self, object: &K) -> Result<K, Error> {
+        self.api(object.meta().namespace()).create(object).await
+    }
+
+    /// Writes an object on the server, if nobody has changed it since it was read.
+    ///
+    /// # Errors
+    /// Somebody has, the server refuses or cannot be reached.
+    pub async fn update<K: Object + Resource + Serialize>(&self, object: &K) -> Result<K, Error> {
+        self.api(object.meta().namespace()).update(object).await
+    }
+
+    /// Writes the status of an object on the server, if nobody has changed it since it was read.
+    ///
+    /// # Errors
+    /// Somebody has, the server refuses or cannot be reached.
+    pub async fn update_status<K: Object + Resource + Serialize>(&self, object: &K) -> Result<K, Error> {
+        self.api(object.meta().namespace()).update_status(object).await
+    }
+
+    /// Changes an object on the server.
+    ///
+    /// # Errors
+    /// The server refuses or cannot be reached.
+    pub async fn patch<K: Object + Resource, P: Serialize>(&self, key: &Key, patch: &Patch<P>) -> Result<K, Error> {
+        self.api(key.namespace()).patch(key.name(), patch).await
+    }
+
+    /// Deletes an object on the server, if it is still this one.
+    ///
+    /// # Errors
+    /// The server refuses or cannot be reached. One that is gone already is no error.
+    pub async fn delete<K: Object + Resource>(&self, object: &K) -> Result<(), Error> {
+        let mut options = DeleteOptions::default();
+        if !object.meta().uid().is_empty() {
+            options.preconditions.get_or_insert_default().uid = Some(object.meta().uid().to_owned());
+        }
+        match self.api::<K>(object.meta().namespace()).delete(object.meta().name(), &options).await {
+            Err(error) if error.is_not_found() => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Waits until the cache shows a write: `written` is what the server answered. Then what is read from the cache is
+    /// that state or a later one.
+    ///
+    /// # Errors
+    /// It took longer than [`CACHE_WAIT`]; to be tried again.
+    pub async fn wait_for_cache<K: Object + Resource>(&self, written: &K) -> Result<(), ReconcileError> {
+        let informer = self.informer::<K>();
+        let (key, wanted) = (Key::of(written), version(written.identity().resource_version));
+        let mut ticks = self.ticks(&informer);
+        let seen = async {
+            loop {
+                ticks.mark_unchanged();
+                let found = informer.indexer().get_by_key(key.as_str());
+                let shown = match &found {
+                    Some(object) => version(object.identity().resource_version),
+                    // It is not there yet, or no longer.
+                    None => version(&informer.last_sync_resource_version()),
+                };
+                if informer.has_synced() && shown >= wanted {
+                    return;
+                }
+                if ticks.changed().await.is_err() {
+                    return std::future::pending().await;
+                }
+            }
+        };
+        match race(seen, self.inner.clock.sleep(CACHE_WAIT)).await {
+            Either::First(()) => Ok(()),
+            Either::Second(()) => Err(ReconcileError::retry(format_args!("the cache does not show {key} yet"))),
+        }
+    }
+
+    /// Changes with each change of a cache, after it.
+    fn ticks<K: Object + Resource>(&self, informer: &SharedIndexInformer<K>) -> watch::Receiver<u64> {
+        let mut ticks = self.inner.ticks.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = ticks.entry((K::gvr(), TypeId::of::<K>())).or_insert_with(|| {
+            let (sender, receiver) = watch::channel(0);
+            let sender = Arc::new(sender);
+            let tick = || {
+                let sender = Arc::clone(&sender);
+                move || sender.send_modify(|count| *count += 1)
+            };
+            let (add, update, delete) = (tick(), tick(), tick());
+            let handler = HandlerFuncs::new()
+                .on_add(move |_, _| add())
+                .on_update(move |_, _| update())
+                .on_delete(move |_| delete());
+            // It stays for as long as the informer does.
+            drop(informer.add_event_handler(handler));
+            receiver
+        });
+        known.clone()
+    }
+}
+
+fn synced<K: Object>(
+    informer: SharedIndexInformer<K>,
+    resource: &GroupVersionResource,
+) -> Result<Lister<K>, ReconcileError> {
+    if informer.has_synced() {
+        return Ok(informer.lister());
+    }
+    Err(ReconcileError::retry(format_args!("the cache of {} has not synced yet", resource.resource)))
+}

@@ -1,0 +1,143 @@
+//! What a manager says of itself over HTTP: whether it lives, whether it is ready, its numbers.
+
+use std::{convert::Infallible, fmt, net::SocketAddr, sync::Arc};
+
+use capstan_client::beat::{Either, race};
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::{
+    body::{Bytes, Incoming},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::TokioIo;
+use tokio::{net::TcpListener, sync::Semaphore};
+
+use crate::{
+    Stop,
+    metrics::{CONTENT_TYPE, Registry},
+};
+
+/// How many connections are served at once; others wait.
+const MAX_CONNECTIONS: usize = 64;
+
+/// Whether all is well, or what is not.
+pub type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+/// Checks by their names, as `/healthz` and `/readyz` show them.
+#[derive(Clone, Default)]
+pub struct Checks(Vec<(String, Check)>);
+
+impl fmt::Debug for Checks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
+    }
+}
+
+impl Checks {
+    /// Adds a check.
+    pub fn add(&mut self, name: &str, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
+        self.0.push((name.to_owned(), Arc::new(check)));
+    }
+
+    /// What to answer: `below` is the path below the endpoint, the name of one check, or nothing.
+    #[must_use]
+    pub fn answer(&self, endpoint: &str, below: &str, query: &str) -> (u16, String) {
+        let one = below.trim_matches('/');
+        if !one.is_empty() {
+            return match self.0.iter().find(|(name, _)| name == one) {
+                None => (404, "404 page not found\n".to_owned()),
+                Some((_, check)) => match check() {
+                    Ok(()) => (200, "ok".to_owned()),
+                    Err(reason) => (500, format!("internal server error: {reason}\n")),
+                },
+            };
+        }
+        let has = |key: &str| query.split('&').any(|pair| pair.split('=').next() == Some(key));
+        let excluded = |name: &str| query.split('&').any(|pair| pair.strip_prefix("exclude=") == Some(name));
+        let (mut text, mut failed) = (String::new(), false);
+        for (name, check) in &self.0 {
+            text.push_str(&match check {
+                _ if excluded(name) => format!("[+]{name} excluded: ok\n"),
+                check if check().is_ok() => format!("[+]{name} ok\n"),
+                _ => {
+                    failed = true;
+                    format!("[-]{name} failed: reason withheld\n")
+                }
+            });
+        }
+        if failed {
+            return (500, format!("{text}{endpoint} check failed\n"));
+        }
+        (200, if has("verbose") { format!("{text}{endpoint} check passed\n") } else { "ok".to_owned() })
+    }
+}
+
+/// What is served at one address.
+#[derive(Clone, Default)]
+pub(super) struct Endpoints {
+    pub(super) metrics: Option<Registry>,
+    pub(super) health: Option<(Checks, Checks)>,
+}
+
+impl Endpoints {
+    fn answer(&self, method: &Method, path: &str, query: &str) -> Response<Full<Bytes>> {
+        let (code, kind, text) = match (&self.metrics, &self.health) {
+            _ if method != Method::GET && method != Method::HEAD => {
+                (405, "text/plain; charset=utf-8", "Method Not Allowed\n".to_owned())
+            }
+            (Some(registry), _) if path == "/metrics" => (200, CONTENT_TYPE, registry.render()),
+            (_, Some((healthz, readyz))) => {
+                let (code, text) = if let Some(below) = path.strip_prefix("/healthz") {
+                    healthz.answer("healthz", below, query)
+                } else if let Some(below) = path.strip_prefix("/readyz") {
+                    readyz.answer("readyz", below, query)
+                } else {
+                    (404, "404 page not found\n".to_owned())
+                };
+                (code, "text/plain; charset=utf-8", text)
+            }
+            _ => (404, "text/plain; charset=utf-8", "404 page not found\n".to_owned()),
+        };
+        let mut response = Response::new(Full::new(Bytes::from(text)));
+        *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
+        response
+    }
+
+    /// Serves until it is time to go. Connections that are open then are closed once they have their answer.
+    pub(super) async fn serve(self, listener: TcpListener, stop: Stop) {
+        let (this, places) = (Arc::new(self), Arc::new(Semaphore::new(MAX_CONNECTIONS)));
+        let accept = async || {
+            let place = Arc::clone(&places).acquire_owned().await;
+            (listener.accept().await, place)
+        };
+        while let Either::First((accepted, place)) = race(accept(), stop.stopped()).await {
+            // One that went away before it was greeted is no reason to stop; nor is having no file descriptors left.
+            let Ok((socket, _)) = accepted else {
+                tokio::task::yield_now().await;
+                continue;
+            };
+            let (this, stop) = (Arc::clone(&this), stop.clone());
+            tokio::spawn(async move {
+                let service = service_fn(|request: Request<Incoming>| {
+                    let uri = request.uri();
+                    let response = this.answer(request.method(), uri.path(), uri.query().unwrap_or_default());
+                    std::future::ready(Ok::<_, Infallible>(response))
+                });
+                let mut connection =
+                    std::pin::pin!(http1::Builder::new().serve_connection(TokioIo::new(socket), service));
+                if let Either::Second(()) = race(connection.as_mut(), stop.stopped()).await {
+                    connection.as_mut().graceful_shutdown();
+                    let _ = connection.await;
+                }
+                drop(place);
+            });
+        }
+    }
+}
+
+/// Takes an address.
+pub(super) async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
+    TcpListener::bind(address).await
+}

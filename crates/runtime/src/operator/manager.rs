@@ -1,0 +1,439 @@
+//! What runs controllers: one set of caches, one leader, one beginning and one end.
+
+use std::{
+    fmt,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use capstan_client::{
+    BoxFuture, Client, SharedInformerFactory,
+    beat::{Either, race},
+};
+use capstan_clock::{OsIds, RealClock, SharedClock, SharedIds};
+use tokio::{net::TcpListener, sync::mpsc};
+
+use super::{
+    Checks, Context, Controller, Reconciler, endpoints, endpoints::Endpoints, setup_signal_handler, transport::Requests,
+};
+use crate::{
+    EventRecorder, Stop, Stopper,
+    leader_election::{ConfigError, LeaderElection, LeaderElectionConfig, Leadership, LeaseLock},
+    metrics::Registry,
+};
+
+/// How long those that run have to end, unless another time is given.
+pub const GRACEFUL_SHUTDOWN: Duration = Duration::from_secs(30);
+
+/// How many of those that run may report that they failed before anybody listens.
+const FAILURES: usize = 16;
+
+/// Why a manager ended.
+#[derive(Debug)]
+pub enum ManagerError {
+    /// An address could not be taken.
+    Listen(SocketAddr, std::io::Error),
+    /// Signals cannot be heard.
+    Signals(std::io::Error),
+    /// The leader election is configured wrongly.
+    LeaderElection(ConfigError),
+    /// Another one leads now, or may.
+    LeaderElectionLost,
+    /// One that was run failed.
+    Runnable(String),
+    /// Those that ran did not end in time.
+    GracefulShutdown(Duration),
+}
+
+impl fmt::Display for ManagerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ManagerError::Listen(address, error) => write!(f, "error listening on {address}: {error}"),
+            ManagerError::Signals(error) => write!(f, "unable to hear signals: {error}"),
+            ManagerError::LeaderElection(error) => {
+                write!(f, "failed during initialization leader election process: {error}")
+            }
+            ManagerError::LeaderElectionLost => f.write_str("leader election lost"),
+            ManagerError::Runnable(error) => f.write_str(error),
+            ManagerError::GracefulShutdown(period) => {
+                write!(f, "failed waiting for all runnables to end within grace period of {}s", period.as_secs_f64())
+            }
+        }
+    }
+}
+
+impl std::error::Error for ManagerError {}
+
+type Prepared = BoxFuture<'static, Result<(), String>>;
+type Prepare = Box<dyn FnOnce(&Context, &Registry) -> Prepared + Send>;
+
+/// Runs controllers and whatever else belongs to a program, on shared caches.
+///
+/// What is served over HTTP begins first, then the caches; once they have all objects, what runs on every replica; once
+/// this one leads, controllers. The end is in the order: what runs, caches, what is served, and at last the Lease is
+/// freed, so that no other one leads before everything here has ended.
+pub struct Manager {
+    client: Client,
+    clock: SharedClock,
+    ids: SharedIds,
+    name: String,
+    namespace: String,
+    resync: Option<Duration>,
+    registry: Registry,
+    election: Option<(String, String, LeaderElectionConfig)>,
+    metrics: Option<SocketAddr>,
+    health: Option<SocketAddr>,
+    healthz: Checks,
+    readyz: Checks,
+    controllers: Vec<Prepare>,
+    others: Vec<Prepare>,
+    graceful_shutdown: Duration,
+    bound: Option<Box<dyn FnOnce(&[SocketAddr]) + Send>>,
+}
+
+impl fmt::Debug for Manager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Manager").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Manager {
+    /// A manager with nothing to run, by the clock of the operating system.
+    #[must_use]
+    pub fn new(client: &Client) -> Self {
+        Manager::on_clock(client, Arc::new(RealClock::new()), Arc::new(OsIds))
+    }
+
+    /// The same, by another clock.
+    #[must_use]
+    pub fn on_clock(client: &Client, clock: SharedClock, ids: SharedIds) -> Self {
+        let mut healthz = Checks::default();
+        healthz.add("ping", || Ok(()));
+        Manager {
+            client: client.clone(),
+            clock,
+            ids,
+            name: "controller-manager".to_owned(),
+            namespace: String::new(),
+            resync: None,
+            registry: Registry::default(),
+            election: None,
+            metrics: None,
+            health: None,
+            healthz,
+            readyz: Checks::default(),
+            controllers: Vec::new(),
+            others: Vec::new(),
+            graceful_shutdown: GRACEFUL_SHUTDOWN,
+            bound: None,
+        }
+    }
+
+    /// The name under which events are told.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+
+    /// Caches hold only this namespace.
+    #[must_use]
+    pub fn namespace(mut self, namespace: &str) -> Self {
+        namespace.clone_into(&mut self.namespace);
+        self
+    }
+
+    /// How often all objects are looked at again.
+    #[must_use]
+    pub fn resync(mut self, period: Duration) -> Self {
+        self.resync = Some(period);
+        self
+    }
+
+    /// Of all managers with this name only one runs controllers. The Lease is in the client's namespace.
+    #[must_use]
+    pub fn leader_election(self, name: &str) -> Self {
+        let (namespace, identity) = (self.client.default_namespace().to_owned(), self.ids.uid());
+        self.leader_election_with(&namespace, name, LeaderElectionConfig::new(&identity))
+    }
+
+    /// The same, with a namespace, an identity and durations of one's own.
+    #[must_use]
+    pub fn leader_election_with(mut self, namespace: &str, name: &str, config: LeaderElectionConfig) -> Self {
+        self.election = Some((namespace.to_owned(), name.to_owned(), config));
+        self
+    }
+
+    /// Where `/metrics` is served.
+    #[must_use]
+    pub fn metrics_bind_address(mut self, address: SocketAddr) -> Self {
+        self.metrics = Some(address);
+        self
+    }
+
+    /// Where `/healthz` and `/readyz` are served.
+    #[must_use]
+    pub fn health_probe_bind_address(mut self, address: SocketAddr) -> Self {
+        self.health = Some(address);
+        self
+    }
+
+    /// Told which addresses were taken, in the order metrics, health: for those who asked for any port.
+    #[must_use]
+    pub fn on_bound(mut self, bound: impl FnOnce(&[SocketAddr]) + Send + 'static) -> Self {
+        self.bound = Some(Box::new(bound));
+        self
+    }
+
+    /// One more thing that must be well for the process to go on.
+    #[must_use]
+    pub fn healthz_check(mut self, name: &str, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Self {
+        self.healthz.add(name, check);
+        self
+    }
+
+    /// One more thing that must be well for the process to be of use.
+    #[must_use]
+    pub fn readyz_check(mut self, name: &str, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Self {
+        self.readyz.add(name, check);
+        self
+    }
+
+    /// How long those that run have to end.
+    #[must_use]
+    pub fn graceful_shutdown_timeout(mut self, timeout: Duration) -> Self {
+        self.graceful_shutdown = timeout;
+        self
+    }
+
+    /// Where numbers are collected.
+    #[must_use]
+    pub fn metrics_registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Runs a controller, on the leader.
+    #[must_use]
+    pub fn controller<R: Reconciler>(mut self, controller: Controller<R>) -> Self {
+        self.controllers.push(Box::new(move |ctx, registry| {
+            let run = controller.prepare(ctx, registry);
+            Box::pin(async move {
+                run.await;
+                Ok(())
+            })
+        }));
+        self
+    }
+
+    /// Runs anything, on the leader, until the context says stop. If it fails, the manager ends.
+    #[must_use]
+    pub fn runnable<F: Future<Output = Result<(), String>> + Send + 'static>(
+        mut self,
+        run: impl FnOnce(Context) -> F + Send + 'static,
+    ) -> Self {
+        self.controllers.push(prepared(run));
+        self
+    }
+
+    /// Runs anything, on every replica, until the context says stop. If it fails, the manager ends.
+    #[must_use]
+    pub fn runnable_everywhere<F: Future<Output = Result<(), String>> + Send + 'static>(
+        mut self,
+        run: impl FnOnce(Context) -> F + Send + 'static,
+    ) -> Self {
+        self.others.push(prepared(run));
+        self
+    }
+
+    /// Runs until SIGTERM or SIGINT.
+    ///
+    /// # Errors
+    /// It could not begin, the leadership was lost, something that was run failed, or it did not end in time.
+    pub async fn run(self) -> Result<(), ManagerError> {
+        let stop = setup_signal_handler().map_err(ManagerError::Signals)?;
+        self.run_until(stop).await
+    }
+
+    /// Runs until it is time to go.
+    ///
+    /// # Errors
+    /// It could not begin, the leadership was lost, something that was run failed, or it did not end in time.
+    pub async fn run_until(mut self, stop: Stop) -> Result<(), ManagerError> {
+        let requests = Requests::new(&self.client, &self.clock, &self.registry);
+        let client = requests.client(None);
+        let election = self.elect(&client)?;
+        let leadership = election.as_ref().map(LeaderElection::leadership);
+        let (http_stopper, http_stop) = Stopper::new();
+        let synced = Arc::new(AtomicBool::new(false));
+        let is_synced = Arc::clone(&synced);
+        self.readyz.add("informer-sync", move || match is_synced.load(Ordering::SeqCst) {
+            true => Ok(()),
+            false => Err("not all caches have synced".to_owned()),
+        });
+        let mut running = Running::new(self.serve(&http_stop).await?);
+
+        let informers = self.informers(&client);
+        let (others_stopper, others_stop) = Stopper::new();
+        let (leader_stopper, leader_stop) = Stopper::new();
+        let (election_stopper, election_stop) = Stopper::new();
+        let recorder = EventRecorder::new(&client, &self.name, Arc::clone(&self.clock), Arc::clone(&self.ids));
+        let context = |leadership: Option<Leadership>, stop: &Stop| {
+            let client = requests.client(leadership);
+            let (clock, ids) = (Arc::clone(&self.clock), Arc::clone(&self.ids));
+            Context::new(client, Arc::clone(&informers), clock, ids, recorder.clone(), stop.clone())
+        };
+        let (everywhere, leading) = (context(None, &others_stop), context(leadership.clone(), &leader_stop));
+        // Controllers begin to hear of objects before they lead, so that the next leader need not read everything first.
+        let controllers: Vec<_> = std::mem::take(&mut self.controllers)
+            .into_iter()
+            .map(|prepare| prepare(&leading, &self.registry))
+            .collect();
+        let others: Vec<_> =
+            std::mem::take(&mut self.others).into_iter().map(|prepare| prepare(&everywhere, &self.registry)).collect();
+        informers.start();
+
+        let (failed, mut failures) = mpsc::channel(FAILURES);
+        let ended = {
+            let work = async {
+                informers.wait_for_cache_sync().await;
+                synced.store(true, Ordering::SeqCst);
+                running.others = spawn(others, &failed);
+                if let (Some(election), Some(leadership)) = (election, &leadership) {
+                    running.election = Some(tokio::spawn(election.run(election_stop, |_| {})));
+                    leadership.acquired().await;
+                }
+                running.leading = spawn(controllers, &failed);
+                match &leadership {
+                    Some(leadership) => leadership.lost().await,
+                    None => std::future::pending().await,
+                }
+            };
+            match race(stop.stopped(), race(failures.recv(), work)).await {
+                Either::First(()) => Ok(()),
+                Either::Second(Either::First(failure)) => {
+                    Err(ManagerError::Runnable(failure.unwrap_or_else(|| "a runnable panicked".to_owned())))
+                }
+                Either::Second(Either::Second(())) => Err(ManagerError::LeaderElectionLost),
+            }
+        };
+        let end = async {
+            others_stopper.stop();
+            leader_stopper.stop();
+            running.work_ended().await;
+            informers.shut_down();
+            recorder.flush().await;
+            http_stopper.stop();
+            running.http_ended().await;
+            election_stopper.stop();
+            running.election_ended().await;
+        };
+        let in_time = race(end, self.clock.sleep(self.graceful_shutdown)).await.is_first();
+        running.abort();
+        match ended {
+            Ok(()) if !in_time => Err(ManagerError::GracefulShutdown(self.graceful_shutdown)),
+            ended => ended,
+        }
+    }
+
+    fn elect(&self, client: &Client) -> Result<Option<LeaderElection>, ManagerError> {
+        let Some((namespace, name, config)) = &self.election else { return Ok(None) };
+        let lock = LeaseLock::new(client, namespace, name);
+        let (clock, ids) = (Arc::clone(&self.clock), Arc::clone(&self.ids));
+        let election = LeaderElection::new(config.clone(), lock, clock, ids).map_err(ManagerError::LeaderElection)?;
+        election.register(&self.registry);
+        Ok(Some(election))
+    }
+
+    fn informers(&self, client: &Client) -> Arc<SharedInformerFactory> {
+        let (clock, ids) = (Arc::clone(&self.clock), Arc::clone(&self.ids));
+        let mut informers = SharedInformerFactory::new(Arc::new(client.clone()), clock, ids).namespace(&self.namespace);
+        if let Some(resync) = self.resync {
+            informers = informers.resync(resync);
+        }
+        Arc::new(informers)
+    }
+
+    async fn serve(&mut self, stop: &Stop) -> Result<Vec<Task>, ManagerError> {
+        let mut listeners: Vec<(TcpListener, Endpoints)> = Vec::new();
+        let metrics = Endpoints { metrics: Some(self.registry.clone()), health: None };
+        let health = Endpoints { metrics: None, health: Some((self.healthz.clone(), self.readyz.clone())) };
+        for (address, endpoints) in [(self.metrics, metrics), (self.health, health)] {
+            let Some(address) = address else { continue };
+            let listener = endpoints::bind(address).await.map_err(|error| ManagerError::Listen(address, error))?;
+            listeners.push((listener, endpoints));
+        }
+        if let Some(bound) = self.bound.take() {
+            let addresses: Vec<_> = listeners.iter().filter_map(|(listener, _)| listener.local_addr().ok()).collect();
+            bound(&addresses);
+        }
+        let served = listeners.into_iter();
+        Ok(served.map(|(listener, endpoints)| tokio::spawn(endpoints.serve(listener, stop.clone()))).collect())
+    }
+}
+
+fn prepared<F: Future<Output = Result<(), String>> + Send + 'static>(
+    run: impl FnOnce(Context) -> F + Send + 'static,
+) -> Prepare {
+    Box::new(move |ctx, _| Box::pin(run(ctx.clone())))
+}
+
+type Task = tokio::task::JoinHandle<()>;
+
+/// Runs them all. One that fails or panics says so.
+fn spawn(all: Vec<Prepared>, failed: &mpsc::Sender<String>) -> Vec<Task> {
+    let run = |one: Prepared| {
+        let failed = failed.clone();
+        tokio::spawn(async move {
+            let error = match tokio::spawn(one).await {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => error,
+                Err(_) => "a runnable panicked".to_owned(),
+            };
+            // Only the first one counts.
+            let _ = failed.try_send(error);
+        })
+    };
+    all.into_iter().map(run).collect()
+}
+
+/// The tasks of a manager, by when they end.
+struct Running {
+    http: Vec<Task>,
+    others: Vec<Task>,
+    leading: Vec<Task>,
+    election: Option<Task>,
+}
+
+impl Running {
+    fn new(http: Vec<Task>) -> Self {
+        Running { http, others: Vec::new(), leading: Vec::new(), election: None }
+    }
+
+    async fn work_ended(&mut self) {
+        for task in self.others.iter_mut().chain(&mut self.leading) {
+            // What it said was heard already.
+            let _ = task.await;
+        }
+    }
+
+    async fn http_ended(&mut self) {
+        for task in &mut self.http {
+            let _ = task.await;
+        }
+    }
+
+    async fn election_ended(&mut self) {
+        if let Some(task) = &mut self.election {
+            let _ = task.await;
+        }
+    }
+
+    /// Ends what has not ended by itself.
+    fn abort(&self) {
+        self.http.iter().chain(&self.others).chain(&self.leading).chain(&self.election).for_each(Task::abort);
+    }
+}

@@ -1,0 +1,23 @@
+//! What operators are written with: a [`Reconciler`] that is given a key and a [`Context`], a [`Controller`] that says
+//! what concerns it, and a [`Manager`] that runs controllers on shared caches.
+//!
+//! controller-runtime's builder, predicates and manager. Below it are the [queue](crate::workqueue) and the
+//! [loop](crate::Controller), which can be used without any of this.
+
+mod context;
+mod controller;
+mod endpoints;
+mod manager;
+mod metrics;
+mod predicate;
+mod signals;
+#[cfg(test)]
+mod tests;
+mod transport;
+
+pub use context::{CACHE_WAIT, Context};
+pub use controller::{Controller, Reconciler};
+pub use endpoints::{Check, Checks};
+pub use manager::{GRACEFUL_SHUTDOWN, Manager, ManagerError};
+pub use predicate::{Change, Predicate};
+pub use signals::setup_signal_handler;

@@ -1,0 +1,276 @@
+//! Pods near other pods, or far from them.
+
+use std::collections::HashMap;
+
+use k8s_openapi::api::core::v1::Node;
+
+use crate::{
+    cache::Slot,
+    event::{ActionType as A, ClusterEvent, EventObject, EventResource as R},
+    node_info::{NodeInfo, Pair},
+    plugin::{Cycle, Filter, MAX_NODE_SCORE, Plugin, Point, QueueingHint, Scope, Score},
+    pod_info::{AffinityTerm, PodInfo, labels_of},
+    status::Status,
+    world::World,
+};
+
+/// Pods near other pods, or far from them.
+#[derive(Clone, Debug)]
+pub struct InterPodAffinity {
+    /// How much it counts that a pod on a node requires pods like this nearby.
+    pub hard_pod_affinity_weight: i64,
+    /// Whether wishes of pods on nodes are not looked at for pods without wishes of their own.
+    pub ignore_preferred_terms_of_existing_pods: bool,
+}
+
+impl Default for InterPodAffinity {
+    fn default() -> Self {
+        InterPodAffinity { hard_pod_affinity_weight: 1, ignore_preferred_terms_of_existing_pods: false }
+    }
+}
+
+/// How many pods match, by label and value of the nodes that they are on.
+#[derive(Debug, Default)]
+struct Counts {
+    counts: HashMap<Pair, i64, foldhash::fast::FixedState>,
+    /// The labels that counts are about: looking a node up needs no more.
+    keys: Vec<String>,
+}
+
+impl Counts {
+    fn add(&mut self, node: &NodeInfo, key: &str, delta: i64) {
+        let Some(pair) = node.pair(key) else { return };
+        if !self.keys.iter().any(|known| known == key) {
+            self.keys.push(key.to_owned());
+        }
+        let count = self.counts.entry(pair).or_default();
+        *count += delta;
+        if *count == 0 {
+            self.counts.remove(&pair);
+        }
+    }
+
+    fn of(&self, node: &NodeInfo, key: &str) -> i64 {
+        node.pair(key).and_then(|pair| self.counts.get(&pair)).copied().unwrap_or_default()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.counts.is_empty()
+    }
+}
+
+fn matches_all(terms: &[AffinityTerm], pod: &PodInfo, world: &World) -> bool {
+    !terms.is_empty() && terms.iter().all(|term| term.matches(pod, world))
+}
+
+#[derive(Debug, Default)]
+struct AffinityFilter {
+    /// Pods that must not have this one near.
+    existing_anti: Counts,
+    /// Pods that this one must have near.
+    affinity: Counts,
+    /// Pods that this one must not have near.
+    anti: Counts,
+    /// Whether the pod is one of those that it must have near: the first of them may go anywhere.
+    matches_itself: bool,
+}
+
+impl AffinityFilter {
+    fn count(&mut self, cycle: Cycle<'_>, other: &PodInfo, node: &NodeInfo, delta: i64) {
+        let (rules, world) = (cycle.pod.rules(), &cycle.cache.world);
+        if other.has_affinity() {
+            for term in &other.rules().required_anti_affinity {
+                if term.matches(cycle.pod, world) {
+                    self.existing_anti.add(node, &term.topology_key, delta);
+                }
+            }
+        }
+        if matches_all(&rules.required_affinity, other, world) {
+            for term in &rules.required_affinity {
+                self.affinity.add(node, &term.topology_key, delta);
+            }
+        }
+        for term in &rules.required_anti_affinity {
+            if term.matches(other, world) {
+                self.anti.add(node, &term.topology_key, delta);
+            }
+        }
+    }
+}
+
+impl Filter for AffinityFilter {
+    fn scope(&self) -> Scope {
+        Scope::Cluster
+    }
+
+    fn filter(&self, cycle: Cycle<'_>, node: &NodeInfo) -> Result<(), Status> {
+        let rules = cycle.pod.rules();
+        if !rules.required_affinity.is_empty() {
+            let has_labels = rules.required_affinity.iter().all(|term| node.pair(&term.topology_key).is_some());
+            let near = || rules.required_affinity.iter().all(|term| self.affinity.of(node, &term.topology_key) > 0);
+            if !has_labels || (!near() && !(self.affinity.is_empty() && self.matches_itself)) {
+                return Err(Status::unresolvable("node(s) didn't match pod affinity rules"));
+            }
+        }
+        if rules.required_anti_affinity.iter().any(|term| self.anti.of(node, &term.topology_key) > 0) {
+            return Err(Status::unschedulable("node(s) didn't match pod anti-affinity rules"));
+        }
+        if self.existing_anti.keys.iter().any(|key| self.existing_anti.of(node, key) > 0) {
+            return Err(Status::unschedulable("node(s) didn't satisfy existing pods anti-affinity rules"));
+        }
+        Ok(())
+    }
+
+    fn update(&mut self, cycle: Cycle<'_>, other: &PodInfo, node: &NodeInfo, delta: i64) {
+        self.count(cycle, other, node, delta);
+    }
+}
+
+#[derive(Debug)]
+struct AffinityScore {
+    scores: Counts,
+    hard_weight: i64,
+}
+
+impl AffinityScore {
+    fn count(&mut self, cycle: Cycle<'_>, other: &PodInfo, node: &NodeInfo, delta: i64) {
+        let world = &cycle.cache.world;
+        let rules = cycle.pod.rules();
+        for (terms, sign) in [(&rules.preferred_affinity, 1), (&rules.preferred_anti_affinity, -1)] {
+            for (weight, term) in terms.iter().filter(|(_, term)| term.matches(other, world)) {
+                self.scores.add(node, &term.topology_key, weight * sign * delta);
+            }
+        }
+        if !other.has_affinity() {
+            return;
+        }
+        let rules = other.rules();
+        if self.hard_weight > 0 {
+            for term in rules.required_affinity.iter().filter(|term| term.matches(cycle.pod, world)) {
+                self.scores.add(node, &term.topology_key, self.hard_weight * delta);
+            }
+        }
+        for (terms, sign) in [(&rules.preferred_affinity, 1), (&rules.preferred_anti_affinity, -1)] {
+            for (weight, term) in terms.iter().filter(|(_, term)| term.matches(cycle.pod, world)) {
+                self.scores.add(node, &term.topology_key, weight * sign * delta);
+            }
+        }
+    }
+}
+
+impl Score for AffinityScore {
+    fn scope(&self) -> Scope {
+        Scope::Cluster
+    }
+
+    fn prepare(&mut self, _cycle: Cycle<'_>, _feasible: &[Slot]) -> bool {
+        !self.scores.is_empty()
+    }
+
+    fn score(&self, _cycle: Cycle<'_>, node: &NodeInfo) -> i64 {
+        self.scores.keys.iter().map(|key| self.scores.of(node, key)).sum()
+    }
+
+    fn normalize(&self, _slots: &[Slot], scores: &mut [i64]) {
+        let (min, max) = (scores.iter().copied().min().unwrap_or(0), scores.iter().copied().max().unwrap_or(0));
+        for score in scores {
+            *score = match max - min {
+                0 => 0,
+                range => (MAX_NODE_SCORE as f64 * ((*score - min) as f64 / range as f64)) as i64,
+            };
+        }
+    }
+
+    fn update(&mut self, cycle: Cycle<'_>, other: &PodInfo, node: &NodeInfo, delta: i64) {
+        self.count(cycle, other, node, delta);
+    }
+}
+
+impl Plugin for InterPodAffinity {
+    fn name(&self) -> &'static str {
+        "InterPodAffinity"
+    }
+
+    fn points(&self) -> &'static [Point] {
+        &[Point::PreFilter, Point::Filter, Point::PreScore, Point::Score]
+    }
+
+    fn by_class(&self) -> bool {
+        true
+    }
+
+    fn events(&self) -> &'static [ClusterEvent] {
+        const {
+            &[
+                ClusterEvent::new(R::Pod, A::ADD.or(A::UPDATE_POD_LABEL).or(A::DELETE)),
+                ClusterEvent::new(R::Node, A::ADD.or(A::UPDATE_NODE_LABEL)),
+            ]
+        }
+    }
+
+    fn hint(&self, pod: &PodInfo, _event: ClusterEvent, object: &EventObject) -> QueueingHint {
+        // Namespaces are not looked up here: a term that selects namespaces is taken to mean all of them.
+        let rules = pod.rules();
+        let world = World::default();
+        let (want, avoid) = (&rules.required_affinity, &rules.required_anti_affinity);
+        let placed = |other: &PodInfo| !other.node_name().is_empty() || !other.nominated_node_name().is_empty();
+        let matches = |terms: &[AffinityTerm], other: &PodInfo| matches_all(terms, other, &world);
+        let has_keys = |node: &Node| {
+            let labels = labels_of(node.metadata.labels.as_ref());
+            want.iter().chain(avoid).any(|term| labels.contains_key(&term.topology_key))
+        };
+        let queue = match object {
+            EventObject::Pod(Some(_), Some(new)) if new.uid == pod.uid => true,
+            EventObject::Pod(old, new) if !old.iter().chain(new).all(|other| placed(other)) => false,
+            _ if want.iter().chain(avoid).any(AffinityTerm::selects_namespaces) => true,
+            EventObject::Pod(Some(old), Some(new)) => {
+                (!matches(want, old) && matches(want, new)) || (matches(avoid, old) && !matches(avoid, new))
+            }
+            EventObject::Pod(None, Some(new)) => matches(want, new),
+            EventObject::Pod(Some(old), None) => {
+                let others = &old.rules().required_anti_affinity;
+                matches(avoid, old) || others.iter().any(|term| term.selects_namespaces() || term.matches(pod, &world))
+            }
+            EventObject::Node(_, Some(new)) => {
+                // Pods that others keep away wait for any new place.
+                want.is_empty() && avoid.is_empty() || has_keys(new)
+            }
+            _ => true,
+        };
+        if queue { QueueingHint::Queue } else { QueueingHint::Skip }
+    }
+
+    fn pre_filter(&self, cycle: Cycle<'_>) -> Result<Option<Box<dyn Filter>>, Status> {
+        let rules = cycle.pod.rules();
+        if let Some(invalid) = &rules.invalid {
+            return Err(Status::unresolvable(format!("parsing pod: {invalid}")));
+        }
+        let mut filter = AffinityFilter {
+            matches_itself: matches_all(&rules.required_affinity, cycle.pod, &cycle.cache.world),
+            ..AffinityFilter::default()
+        };
+        let own = !rules.required_affinity.is_empty() || !rules.required_anti_affinity.is_empty();
+        for node in cycle.cache.nodes() {
+            for other in if own { &node.pods } else { &node.with_affinity } {
+                filter.count(cycle, other, node, 1);
+            }
+        }
+        // Kept even when it has nothing to say now: pods with rules may come.
+        Ok(Some(Box::new(filter)))
+    }
+
+    fn pre_score(&self, cycle: Cycle<'_>) -> Option<Box<dyn Score>> {
+        let rules = cycle.pod.rules();
+        let own = !rules.preferred_affinity.is_empty() || !rules.preferred_anti_affinity.is_empty();
+        if self.ignore_preferred_terms_of_existing_pods && !own {
+            return None;
+        }
+        let mut score = AffinityScore { scores: Counts::default(), hard_weight: self.hard_pod_affinity_weight };
+        for node in cycle.cache.nodes() {
+            for other in if own { &node.pods } else { &node.with_affinity } {
+                score.count(cycle, other, node, 1);
+            }
+        }
+        Some(Box::new(score))
+    }
+}

@@ -1,0 +1,388 @@
+//! The pods that wait for a node: those to look at now, those that were refused a moment ago, and those that wait for
+//! something to happen.
+//!
+//! A plain structure: time is handed in, nothing waits. Pods are looked at by priority, then by age. A pod that was
+//! refused is tried again when something happens that the plugins which refused it say may help; not at once, but after
+//! a while that doubles each time. What happens while a pod is being looked at is remembered until it is refused, so
+//! that nothing is missed. And to be safe every pod is tried again after a few minutes.
+
+mod pods;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use capstan_clock::Moment;
+
+use crate::{
+    event::{ClusterEvent, EventObject, EventResource, pod_changes},
+    plugin::{Point, QueueingHint},
+    pod_info::PodInfo,
+    profile::Profile,
+};
+use pods::{Order, Place};
+pub use pods::{QueuedPod, Sizes};
+
+/// How long pods wait at first after being refused, unless the configuration says otherwise.
+pub const DEFAULT_POD_INITIAL_BACKOFF: Duration = Duration::from_secs(1);
+/// How long pods wait at most, unless the configuration says otherwise.
+pub const DEFAULT_POD_MAX_BACKOFF: Duration = Duration::from_secs(10);
+/// After how long every pod is tried again, whatever has happened.
+pub const MAX_IN_UNSCHEDULABLE: Duration = Duration::from_secs(5 * 60);
+/// How many events are remembered for pods that are being looked at. When there are more, those pods are tried again
+/// as if something that may help had happened.
+const MAX_IN_FLIGHT_EVENTS: usize = 1 << 14;
+
+/// Whether and when a pod is tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Strategy {
+    Skip,
+    AfterBackoff,
+    Immediately,
+}
+
+/// The pods that wait for a node.
+#[derive(Debug)]
+pub struct SchedulingQueue {
+    profiles: Arc<[Profile]>,
+    initial_backoff: Duration,
+    max_backoff: Duration,
+    pods: HashMap<Arc<str>, QueuedPod>,
+    active: BTreeSet<Order>,
+    backoff: BTreeMap<(Moment, Order), ()>,
+    unschedulable: BTreeSet<Arc<str>>,
+    /// Pods that are being looked at, with where in the events that began.
+    in_flight: HashMap<Arc<str>, u64>,
+    events: VecDeque<(ClusterEvent, EventObject)>,
+    events_end: u64,
+    cycle: u64,
+    next_sequence: u64,
+    /// Pods came in, by where from and where to: `scheduler_queue_incoming_pods_total`.
+    pub incoming: BTreeMap<(&'static str, String), u64>,
+}
+
+impl SchedulingQueue {
+    /// An empty queue for the pods of some profiles.
+    #[must_use]
+    pub fn new(profiles: Arc<[Profile]>, initial_backoff: Duration, max_backoff: Duration) -> Self {
+        SchedulingQueue {
+            profiles,
+            initial_backoff,
+            max_backoff,
+            pods: HashMap::new(),
+            active: BTreeSet::new(),
+            backoff: BTreeMap::new(),
+            unschedulable: BTreeSet::new(),
+            in_flight: HashMap::new(),
+            events: VecDeque::new(),
+            events_end: 0,
+            cycle: 0,
+            next_sequence: 0,
+            incoming: BTreeMap::new(),
+        }
+    }
+
+    fn profile(&self, pod: &PodInfo) -> Option<&Profile> {
+        self.profiles.iter().find(|profile| profile.scheduler_name == pod.scheduler_name())
+    }
+
+    /// How many times a pod was given out to be looked at.
+    #[must_use]
+    pub fn cycle(&self) -> u64 {
+        self.cycle
+    }
+
+    /// How many pods wait, and how.
+    #[must_use]
+    pub fn sizes(&self) -> Sizes {
+        let gated = self.unschedulable.iter().filter(|uid| self.pods.get(*uid).is_some_and(|pod| pod.gated)).count();
+        Sizes {
+            active: self.active.len(),
+            backoff: self.backoff.len(),
+            unschedulable: self.unschedulable.len() - gated,
+            gated,
+            in_flight: self.in_flight.len(),
+        }
+    }
+
+    /// A pod, if it waits.
+    #[must_use]
+    pub fn get(&self, uid: &str) -> Option<&QueuedPod> {
+        self.pods.get(uid)
+    }
+
+    /// Takes in a pod that wants a node.
+    pub fn add(&mut self, pod: Arc<PodInfo>, now: Moment) {
+        if self.in_flight.contains_key(&pod.uid) || self.pods.contains_key(&pod.uid) {
+            return self.update(None, pod, now);
+        }
+        let queued = QueuedPod::new(pod, now, self.next_sequence);
+        self.next_sequence += 1;
+        self.to_active(queued, "PodAdd");
+    }
+
+    /// Takes in a pod that wants a node and has changed.
+    pub fn update(&mut self, old: Option<&Arc<PodInfo>>, pod: Arc<PodInfo>, now: Moment) {
+        let Some(mut queued) = self.pods.remove(&pod.uid) else {
+            if !self.in_flight.contains_key(&pod.uid) {
+                self.add(pod, now);
+            } else if let Some(old) = old {
+                // Whoever looks at the pod gives it back as it is then; the change may be what it waits for.
+                for event in pod_changes(old, &pod) {
+                    self.remember(event, &EventObject::Pod(Some(Arc::clone(old)), Some(Arc::clone(&pod))));
+                }
+            }
+            return;
+        };
+        self.unlink(&queued);
+        let old = std::mem::replace(&mut queued.pod, Arc::clone(&pod));
+        match queued.place {
+            Place::Active => self.link(queued, Place::Active),
+            Place::Backoff(until) => self.link(queued, Place::Backoff(until)),
+            Place::Unschedulable => {
+                let object = EventObject::Pod(Some(Arc::clone(&old)), Some(pod));
+                for event in pod_changes(&old, &queued.pod) {
+                    let strategy = self.strategy(&queued, event, &object);
+                    if strategy > Strategy::Skip {
+                        return self.requeue(queued, strategy, &event.to_string(), now);
+                    }
+                }
+                self.link(queued, Place::Unschedulable);
+            }
+        }
+    }
+
+    /// The pod is gone, or has a node.
+    pub fn remove(&mut self, uid: &str) {
+        if let Some(queued) = self.pods.remove(uid) {
+            self.unlink(&queued);
+        }
+    }
+
+    /// The next pod to look at. When no pod is active, the one that has waited longest for its time to come is next.
+    /// To be told [`done`](Self::done) or given [back](Self::add_unschedulable).
+    pub fn pop(&mut self) -> Option<QueuedPod> {
+        let uid = match self.active.first() {
+            Some(order) => Arc::clone(&order.uid),
+            None => self.backoff.keys().find(|(_, order)| !order.errors).map(|(_, order)| Arc::clone(&order.uid))?,
+        };
+        let mut queued = self.pods.remove(&uid)?;
+        self.unlink(&queued);
+        queued.attempts += 1;
+        self.cycle += 1;
+        self.in_flight.insert(uid, self.events_end);
+        Some(queued)
+    }
+
+    /// A pod has been looked at, and does not come back.
+    pub fn done(&mut self, uid: &str) {
+        self.in_flight.remove(uid);
+        self.forget_events();
+    }
+
+    fn forget_events(&mut self) {
+        let oldest = self.in_flight.values().copied().min().unwrap_or(self.events_end);
+        let keep = usize::try_from(self.events_end - oldest).unwrap_or(usize::MAX);
+        while self.events.len() > keep {
+            self.events.pop_front();
+        }
+    }
+
+    /// A pod was looked at and there was no node for it; its `unschedulable_plugins` say who refused. Without any,
+    /// something broke.
+    pub fn add_unschedulable(&mut self, mut queued: QueuedPod, now: Moment) {
+        let since = self.in_flight.remove(&queued.pod.uid);
+        if self.pods.contains_key(&queued.pod.uid) {
+            return self.forget_events();
+        }
+        if queued.rejectors().next().is_none() {
+            queued.consecutive_errors += 1;
+        } else {
+            queued.unschedulable_count += 1;
+            queued.consecutive_errors = 0;
+        }
+        queued.timestamp = now;
+        let mut strategy = Strategy::Skip;
+        if queued.rejectors().next().is_none() {
+            strategy = Strategy::AfterBackoff;
+        } else if let Some(since) = since {
+            let missing = usize::try_from(self.events_end - since).unwrap_or(usize::MAX);
+            strategy = match self.events.len().checked_sub(missing) {
+                None => Strategy::AfterBackoff,
+                Some(from) => {
+                    let events = self.events.range(from..);
+                    let hints = events.map(|(event, object)| self.strategy(&queued, *event, object));
+                    hints.max().unwrap_or(Strategy::Skip)
+                }
+            };
+        }
+        self.forget_events();
+        self.requeue(queued, strategy, "ScheduleAttemptFailure", now);
+    }
+
+    /// Something happened: pods that it may help are tried again. `check` can leave some out beforehand.
+    pub fn notify(&mut self, event: ClusterEvent, object: &EventObject, now: Moment, check: impl Fn(&PodInfo) -> bool) {
+        let uids: Vec<_> = self.unschedulable.iter().cloned().collect();
+        for uid in uids {
+            let Some(queued) = self.pods.get(&uid) else { continue };
+            if !check(&queued.pod) {
+                continue;
+            }
+            let strategy = self.strategy(queued, event, object);
+            if strategy > Strategy::Skip
+                && let Some(queued) = self.pods.remove(&uid)
+            {
+                self.unlink(&queued);
+                self.requeue(queued, strategy, &event.to_string(), now);
+            }
+        }
+        self.remember(event, object);
+    }
+
+    fn remember(&mut self, event: ClusterEvent, object: &EventObject) {
+        if !self.in_flight.is_empty() {
+            self.events.push_back((event, object.clone()));
+            self.events_end += 1;
+            if self.events.len() > MAX_IN_FLIGHT_EVENTS {
+                self.events.pop_front();
+            }
+        }
+    }
+
+    /// Tries a pod again at once, whatever it waits for.
+    pub fn activate(&mut self, uid: &str) {
+        if let Some(queued) = self.pods.remove(uid) {
+            self.unlink(&queued);
+            self.to_active(queued, "ForceActivate");
+        }
+    }
+
+    /// Moves on those whose time has come. Gives when the next is due.
+    pub fn flush(&mut self, now: Moment) -> Option<Moment> {
+        while let Some((at, order)) = self.backoff.keys().next()
+            && *at <= now
+        {
+            let uid = Arc::clone(&order.uid);
+            if let Some(queued) = self.pods.remove(&uid) {
+                self.unlink(&queued);
+                self.to_active(queued, "BackoffComplete");
+            }
+        }
+        let due = |queued: &QueuedPod| queued.timestamp.plus(MAX_IN_UNSCHEDULABLE);
+        let waiting = || self.unschedulable.iter().filter_map(|uid| self.pods.get(uid)).filter(|pod| !pod.gated);
+        let late: Vec<_> = waiting().filter(|queued| due(queued) < now).map(|q| Arc::clone(&q.pod.uid)).collect();
+        for uid in late {
+            if let Some(queued) = self.pods.remove(&uid) {
+                self.unlink(&queued);
+                self.requeue(queued, Strategy::AfterBackoff, "UnschedulableTimeout", now);
+            }
+        }
+        let next = self.backoff.keys().next().map(|(at, _)| *at);
+        let waiting = self.unschedulable.iter().filter_map(|uid| self.pods.get(uid)).filter(|pod| !pod.gated);
+        let latest = waiting.map(|queued| due(queued).plus(Duration::from_millis(1))).min();
+        next.into_iter().chain(latest).min()
+    }
+
+    /// How long a pod waits before it is tried again.
+    fn backoff_of(&self, queued: &QueuedPod) -> Duration {
+        let count = if queued.consecutive_errors > 0 { queued.consecutive_errors } else { queued.unschedulable_count };
+        let Some(doublings) = count.checked_sub(1) else { return Duration::ZERO };
+        let factor = 1u32.checked_shl(doublings).unwrap_or(u32::MAX);
+        self.initial_backoff.saturating_mul(factor).min(self.max_backoff)
+    }
+
+    /// Whether an event is a reason to try a pod again.
+    fn strategy(&self, queued: &QueuedPod, event: ClusterEvent, object: &EventObject) -> Strategy {
+        let mut rejectors = queued.rejectors().peekable();
+        if rejectors.peek().is_none() {
+            return Strategy::AfterBackoff;
+        }
+        if event.resource == EventResource::WildCard {
+            return Strategy::AfterBackoff;
+        }
+        let Some(profile) = self.profile(&queued.pod) else { return Strategy::AfterBackoff };
+        let mut strategy = Strategy::Skip;
+        for name in rejectors {
+            // Who is not one of the plugins, such as an extender, says nothing about events: any may help.
+            let hint = profile.plugin(name).map_or(QueueingHint::Queue, |plugin| {
+                match plugin.events().iter().any(|known| event.matches(*known)) {
+                    true => plugin.hint(&queued.pod, event, object),
+                    false => QueueingHint::Skip,
+                }
+            });
+            if hint == QueueingHint::Queue {
+                let pending = queued.pending_plugins.contains(&name);
+                strategy = strategy.max(if pending { Strategy::Immediately } else { Strategy::AfterBackoff });
+            }
+        }
+        strategy
+    }
+
+    fn requeue(&mut self, queued: QueuedPod, strategy: Strategy, event: &str, now: Moment) {
+        match strategy {
+            Strategy::Skip => {
+                self.count("unschedulable", event);
+                self.link(queued, Place::Unschedulable);
+            }
+            Strategy::AfterBackoff => {
+                let until = queued.timestamp.plus(self.backoff_of(&queued));
+                if until > now && !queued.gated {
+                    self.count("backoff", event);
+                    self.link(queued, Place::Backoff(until));
+                } else {
+                    self.to_active(queued, event);
+                }
+            }
+            Strategy::Immediately => self.to_active(queued, event),
+        }
+    }
+
+    /// Lets a pod be looked at, unless a plugin keeps it back.
+    fn to_active(&mut self, mut queued: QueuedPod, event: &str) {
+        let refused = self.profile(&queued.pod).and_then(|profile| {
+            let mut plugins = profile.at(Point::PreEnqueue);
+            plugins.find_map(|(plugin, _)| plugin.pre_enqueue(&queued.pod).err().map(|status| (plugin.name(), status)))
+        });
+        queued.gated = refused.is_some();
+        match refused {
+            Some((plugin, status)) => {
+                queued.gate = status.message();
+                if !queued.unschedulable_plugins.contains(&plugin) {
+                    queued.unschedulable_plugins.push(plugin);
+                }
+                self.count("gated", event);
+                self.link(queued, Place::Unschedulable);
+            }
+            None => {
+                self.count("active", event);
+                self.link(queued, Place::Active);
+            }
+        }
+    }
+
+    fn count(&mut self, queue: &'static str, event: &str) {
+        *self.incoming.entry((queue, event.to_owned())).or_default() += 1;
+    }
+
+    fn link(&mut self, mut queued: QueuedPod, place: Place) {
+        queued.place = place;
+        match place {
+            Place::Active => drop(self.active.insert(queued.order())),
+            Place::Backoff(until) => drop(self.backoff.insert((until, queued.order()), ())),
+            Place::Unschedulable => drop(self.unschedulable.insert(Arc::clone(&queued.pod.uid))),
+        }
+        self.pods.insert(Arc::clone(&queued.pod.uid), queued);
+    }
+
+    fn unlink(&mut self, queued: &QueuedPod) {
+        match queued.place {
+            Place::Active => drop(self.active.remove(&queued.order())),
+            Place::Backoff(until) => drop(self.backoff.remove(&(until, queued.order()))),
+            Place::Unschedulable => drop(self.unschedulable.remove(&queued.pod.uid)),
+        }
+    }
+}
