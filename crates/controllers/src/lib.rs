@@ -40,8 +40,8 @@ mod service_pods;
 mod serviceaccount;
 mod slow_start;
 mod statefulset;
-mod ttl_after_finished;
 mod taint_eviction;
+mod ttl_after_finished;
 mod volume_expander;
 mod volume_protection;
 mod workload;
@@ -77,7 +77,7 @@ pub const CONTROLLERS: &[Descriptor] = &[
     Descriptor { name: "service-cidr-controller", on_by_default: true, run: service_cidr::run },
     Descriptor { name: "serviceaccount-controller", on_by_default: true, run: serviceaccount::run },
     Descriptor { name: "statefulset-controller", on_by_default: true, run: statefulset::run },
-    Descriptor { name: "ttl-after-finished-controller", on_by_default: true, run: ttl_after_finished::run },
     Descriptor { name: "taint-eviction-controller", on_by_default: true, run: taint_eviction::run },
+    Descriptor { name: "ttl-after-finished-controller", on_by_default: true, run: ttl_after_finished::run },
     Descriptor { name: "volumeattributesclass-protection-controller", on_by_default: true, run: volume_protection::run_attributes_classes },
 ];
