@@ -21,17 +21,6 @@ mod fnv;
 mod garbage_collector;
 mod hash;
 mod legacy_token_cleaner;
-mod loops;
-mod metadata;
-mod namespace;
-mod node_lifecycle;
-mod percent;
-mod pod_gc;
-mod pod_status;
-mod pods;
-mod recorder;
-mod replicaset;
-mod resource_quota;
 mod metadata;
 mod namespace;
 mod node_lifecycle;
@@ -40,17 +29,16 @@ mod percent;
 mod persistentvolume;
 mod pod_claims;
 mod pod_gc;
+mod pod_status;
 mod pods;
 mod recorder;
 mod replicaset;
+mod resource_quota;
 mod root_ca;
 mod service_cidr;
 mod service_pods;
 mod serviceaccount;
 mod serviceaccount_token;
-mod slow_start;
-mod taint_eviction;
-mod workload;
 mod slow_start;
 mod taint_eviction;
 mod volume_expander;
@@ -65,29 +53,16 @@ pub use persistentvolume::{LOCAL_PATH_PROVISIONER, LocalPath, RemoveDirectory};
 /// All loops that there are, by upstream's names.
 #[rustfmt::skip]
 pub const CONTROLLERS: &[Descriptor] = &[
-    Descriptor { name: "bootstrap-signer-controller", on_by_default: true, run: bootstrap::run_signer },
+    Descriptor { name: "bootstrap-signer-controller", on_by_default: false, run: bootstrap::run_signer },
     Descriptor { name: "clusterrole-aggregation-controller", on_by_default: true, run: cluster_role_aggregation::run },
     Descriptor { name: "deployment-controller", on_by_default: true, run: deployment::run },
     Descriptor { name: "disruption-controller", on_by_default: true, run: disruption::run },
     Descriptor { name: "endpoints-controller", on_by_default: true, run: endpoints::run },
     Descriptor { name: "endpointslice-controller", on_by_default: true, run: endpointslice::run },
     Descriptor { name: "endpointslice-mirroring-controller", on_by_default: true, run: endpointslice_mirroring::run },
-    Descriptor { name: "garbage-collector-controller", on_by_default: true, run: garbage_collector::run },
-    Descriptor { name: "legacy-serviceaccount-token-cleaner-controller", on_by_default: true, run: legacy_token_cleaner::run },
-    Descriptor { name: "namespace-controller", on_by_default: true, run: namespace::run },
-    Descriptor { name: "node-lifecycle-controller", on_by_default: true, run: node_lifecycle::run },
-    Descriptor { name: "pod-garbage-collector-controller", on_by_default: true, run: pod_gc::run },
-    Descriptor { name: "replicaset-controller", on_by_default: true, run: replicaset::run },
-    Descriptor { name: "replicationcontroller-controller", on_by_default: true, run: replicaset::run_replication_controllers },
-    Descriptor { name: "resourcequota-controller", on_by_default: true, run: resource_quota::run },
-    Descriptor { name: "root-ca-certificate-publisher-controller", on_by_default: true, run: root_ca::run },
-    Descriptor { name: "service-cidr-controller", on_by_default: true, run: service_cidr::run },
-    Descriptor { name: "serviceaccount-controller", on_by_default: true, run: serviceaccount::run },
-    Descriptor { name: "serviceaccount-token-controller", on_by_default: true, run: serviceaccount_token::run },
-    Descriptor { name: "taint-eviction-controller", on_by_default: true, run: taint_eviction::run },
-    Descriptor { name: "token-cleaner-controller", on_by_default: true, run: bootstrap::run_cleaner },
     Descriptor { name: "ephemeral-volume-controller", on_by_default: true, run: ephemeral_volume::run },
     Descriptor { name: "garbage-collector-controller", on_by_default: true, run: garbage_collector::run },
+    Descriptor { name: "legacy-serviceaccount-token-cleaner-controller", on_by_default: true, run: legacy_token_cleaner::run },
     Descriptor { name: "namespace-controller", on_by_default: true, run: namespace::run },
     Descriptor { name: "node-lifecycle-controller", on_by_default: true, run: node_lifecycle::run },
     Descriptor { name: "persistentvolume-binder-controller", on_by_default: true, run: persistentvolume::run },
@@ -97,9 +72,12 @@ pub const CONTROLLERS: &[Descriptor] = &[
     Descriptor { name: "pod-garbage-collector-controller", on_by_default: true, run: pod_gc::run },
     Descriptor { name: "replicaset-controller", on_by_default: true, run: replicaset::run },
     Descriptor { name: "replicationcontroller-controller", on_by_default: true, run: replicaset::run_replication_controllers },
+    Descriptor { name: "resourcequota-controller", on_by_default: true, run: resource_quota::run },
     Descriptor { name: "root-ca-certificate-publisher-controller", on_by_default: true, run: root_ca::run },
     Descriptor { name: "service-cidr-controller", on_by_default: true, run: service_cidr::run },
     Descriptor { name: "serviceaccount-controller", on_by_default: true, run: serviceaccount::run },
+    Descriptor { name: "serviceaccount-token-controller", on_by_default: true, run: serviceaccount_token::run },
     Descriptor { name: "taint-eviction-controller", on_by_default: true, run: taint_eviction::run },
+    Descriptor { name: "token-cleaner-controller", on_by_default: false, run: bootstrap::run_cleaner },
     Descriptor { name: "volumeattributesclass-protection-controller", on_by_default: true, run: volume_protection::run_attributes_classes },
 ];
