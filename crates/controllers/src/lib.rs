@@ -4,6 +4,8 @@
 //! `run`, which works on what all loops share (a [`ControllerContext`]) until it is told to stop; [`CONTROLLERS`] is
 //! the table of all of them, by upstream's names.
 
+mod bootstrap;
+mod cluster_role_aggregation;
 mod context;
 mod controller_ref;
 mod cronjob;
@@ -23,6 +25,7 @@ mod hash;
 mod history;
 mod job;
 mod loops;
+mod legacy_token_cleaner;
 mod metadata;
 mod namespace;
 mod node_lifecycle;
@@ -31,13 +34,16 @@ mod percent;
 mod persistentvolume;
 mod pod_claims;
 mod pod_gc;
+mod pod_status;
 mod pods;
 mod recorder;
 mod replicaset;
+mod resource_quota;
 mod root_ca;
 mod service_cidr;
 mod service_pods;
 mod serviceaccount;
+mod serviceaccount_token;
 mod slow_start;
 mod statefulset;
 mod taint_eviction;
@@ -56,6 +62,8 @@ pub use persistentvolume::{LOCAL_PATH_PROVISIONER, LocalPath, RemoveDirectory};
 pub const CONTROLLERS: &[Descriptor] = &[
     Descriptor { name: "cronjob-controller", on_by_default: true, run: cronjob::run },
     Descriptor { name: "daemonset-controller", on_by_default: true, run: daemonset::run },
+    Descriptor { name: "bootstrap-signer-controller", on_by_default: false, run: bootstrap::run_signer },
+    Descriptor { name: "clusterrole-aggregation-controller", on_by_default: true, run: cluster_role_aggregation::run },
     Descriptor { name: "deployment-controller", on_by_default: true, run: deployment::run },
     Descriptor { name: "disruption-controller", on_by_default: true, run: disruption::run },
     Descriptor { name: "endpoints-controller", on_by_default: true, run: endpoints::run },
@@ -64,6 +72,7 @@ pub const CONTROLLERS: &[Descriptor] = &[
     Descriptor { name: "ephemeral-volume-controller", on_by_default: true, run: ephemeral_volume::run },
     Descriptor { name: "garbage-collector-controller", on_by_default: true, run: garbage_collector::run },
     Descriptor { name: "job-controller", on_by_default: true, run: job::run },
+    Descriptor { name: "legacy-serviceaccount-token-cleaner-controller", on_by_default: true, run: legacy_token_cleaner::run },
     Descriptor { name: "namespace-controller", on_by_default: true, run: namespace::run },
     Descriptor { name: "node-lifecycle-controller", on_by_default: true, run: node_lifecycle::run },
     Descriptor { name: "persistentvolume-binder-controller", on_by_default: true, run: persistentvolume::run },
@@ -73,11 +82,15 @@ pub const CONTROLLERS: &[Descriptor] = &[
     Descriptor { name: "pod-garbage-collector-controller", on_by_default: true, run: pod_gc::run },
     Descriptor { name: "replicaset-controller", on_by_default: true, run: replicaset::run },
     Descriptor { name: "replicationcontroller-controller", on_by_default: true, run: replicaset::run_replication_controllers },
+    Descriptor { name: "resourcequota-controller", on_by_default: true, run: resource_quota::run },
     Descriptor { name: "root-ca-certificate-publisher-controller", on_by_default: true, run: root_ca::run },
     Descriptor { name: "service-cidr-controller", on_by_default: true, run: service_cidr::run },
     Descriptor { name: "serviceaccount-controller", on_by_default: true, run: serviceaccount::run },
     Descriptor { name: "statefulset-controller", on_by_default: true, run: statefulset::run },
     Descriptor { name: "taint-eviction-controller", on_by_default: true, run: taint_eviction::run },
     Descriptor { name: "ttl-after-finished-controller", on_by_default: true, run: ttl_after_finished::run },
+    Descriptor { name: "serviceaccount-token-controller", on_by_default: true, run: serviceaccount_token::run },
+    Descriptor { name: "taint-eviction-controller", on_by_default: true, run: taint_eviction::run },
+    Descriptor { name: "token-cleaner-controller", on_by_default: false, run: bootstrap::run_cleaner },
     Descriptor { name: "volumeattributesclass-protection-controller", on_by_default: true, run: volume_protection::run_attributes_classes },
 ];

@@ -17,7 +17,7 @@ use k8s_openapi::{
     jiff::SignedDuration,
 };
 
-use crate::pods::is_ready;
+use crate::pod_status::is_ready;
 
 /// How long a pod that was evicted may take to begin to go.
 const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_secs(2 * 60);
@@ -31,7 +31,7 @@ pub(super) fn needs_scale(spec: &PodDisruptionBudgetSpec) -> bool {
 
 fn scaled(value: &OpenApiIntOrString, total: i64) -> Result<i64, String> {
     let value = match value {
-        OpenApiIntOrString::Int(number) => IntOrString::Int((*number).into()),
+        OpenApiIntOrString::Int(number) => IntOrString::Int(*number),
         OpenApiIntOrString::String(text) => IntOrString::String(text.as_str().into()),
     };
     value.scaled(total, true).map_err(|error| error.to_string())
