@@ -9,8 +9,12 @@ mod status;
 
 use std::{sync::Arc, time::Duration};
 
-use capstan_api::{object::Object, options::DeleteOptions};
-use capstan_client::{Api, BoxFuture, Deleted, Error, HandlerFuncs, Key, SharedIndexInformer};
+use capstan_api::{
+    Resource,
+    object::{Object, controller_of},
+    options::DeleteOptions,
+};
+use capstan_client::{Api, BoxFuture, Deleted, Error, HandlerFuncs, Key, Lister, SharedIndexInformer};
 use capstan_runtime::{Action, Controller, ReconcileError, Reconciler, handler::enqueue_request_for_object};
 use k8s_openapi::api::{
     apps::v1::{Deployment, ReplicaSet},
@@ -54,19 +58,22 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
     // Who does not run old and new pods side by side waits for the last of the old ones to go.
     let (owners, above) = (sets.clone(), deployments.clone());
     pods.add_event_handler(HandlerFuncs::<Pod>::new().on_delete(move |pod: &Deleted<Pod>| {
-        let uid = controller_uid(&**pod.object());
-        let namespace = pod.object().identity().namespace;
-        let set = owners.lister().namespace(namespace).list(&capstan_api::selector::Selector::everything());
-        let above_uid = set.iter().find(|set| set.identity().uid == uid).map(|set| controller_uid(&**set));
-        let Some(above_uid) = above_uid.filter(|uid| !uid.is_empty()) else { return };
-        for deployment in above.lister().namespace(namespace).list(&capstan_api::selector::Selector::everything()) {
-            if deployment.identity().uid == above_uid && !sizes::is_rolling(&deployment) {
-                queue.add(Key::of(&*deployment));
-            }
+        let set = controller_in(&**pod.object(), &owners.lister());
+        let deployment = set.and_then(|set| controller_in(&*set, &above.lister()));
+        if let Some(deployment) = deployment.filter(|deployment| !sizes::is_rolling(deployment)) {
+            queue.add(Key::of(&*deployment));
         }
     }));
     let caches = vec![filled(&deployments), filled(&sets), filled(&pods)];
     Box::pin(drive(context.stop.clone(), caches, controller))
+}
+
+/// Who controls an object, if it is of a kind.
+fn controller_in<K: Object, O: Object + Resource>(object: &K, owners: &Lister<O>) -> Option<Arc<O>> {
+    let references = object.owners();
+    let reference = controller_of(&references)?;
+    let owner = owners.namespace(object.identity().namespace).get(&reference.name)?;
+    (reference.kind == O::KIND && reference.uid == owner.identity().uid).then_some(owner)
 }
 
 struct DeploymentLoop {

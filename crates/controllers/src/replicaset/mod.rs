@@ -188,7 +188,8 @@ impl<K: Replicated> Reconciler for ReplicaSetLoop<K> {
         let active: Vec<&Pod> = active.iter().map(|pod| &**pod).collect();
         let now = self.context.clock.now();
         let deleted = capstan_api::object::Metadata::deletion_timestamp(owner.meta()).is_some();
-        let related = self.related_pods(&owner);
+        let too_many = active.len() > usize::try_from(owner.replicas()).unwrap_or_default();
+        let related = if too_many { self.related_pods(&owner) } else { Vec::new() };
         let related: Vec<&Pod> = related.iter().map(|pod| &**pod).collect();
         let decision = if deleted { Scale::Enough } else { scale(&active, owner.replicas(), &related, now) };
         let managed = match decision {

@@ -221,7 +221,7 @@ async fn owners_that_are_not_there() {
     let unknown = json!({"apiVersion": "no.io/v1", "kind": "Nothing", "name": "x", "uid": "another"});
     let real = cluster.create("v1/configmaps", "default", map("real")).await;
     let wrong_uid = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "real", "uid": "not its uid"});
-    cluster.create("v1/configmaps", "default", owned(map("of-absent"), &[absent.clone()])).await;
+    cluster.create("v1/configmaps", "default", owned(map("of-absent"), std::slice::from_ref(&absent))).await;
     cluster.create("v1/configmaps", "default", owned(map("of-wrong-uid"), &[wrong_uid])).await;
     cluster.create("v1/configmaps", "default", owned(map("of-elsewhere"), &[owner(&elsewhere, true)])).await;
     cluster.create("v1/configmaps", "default", owned(map("of-unknown"), &[unknown])).await;

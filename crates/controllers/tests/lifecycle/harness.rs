@@ -135,7 +135,11 @@ impl Cluster {
         let to = Client::from_service(self.server.as_user(user));
         let client = Client::new(Counting { to, requests: Arc::clone(&requests), dies_after: after });
         let (stopper, stop) = Stopper::new();
-        let options = ControllerOptions { root_ca: "the root".to_owned(), token_signer: Some(Arc::new(Plain)) };
+        let options = ControllerOptions {
+            root_ca: "the root".to_owned(),
+            token_signer: Some(Arc::new(Plain)),
+            ..ControllerOptions::default()
+        };
         let ids = Arc::new(SeededIds::new(2));
         let context = ControllerContext::new(client, Arc::new(self.clock.clone()), ids, stop, options);
         let find = |name: &&str| CONTROLLERS.iter().find(|row| row.name == *name).unwrap_or_else(|| panic!("{name}"));

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -163,7 +163,9 @@ impl Cluster {
             }
             self.breathe().await;
         }
-        panic!("{} {name} never came to this, it is at {last:?}", K::KIND);
+        let told = self.list::<k8s_openapi::api::core::v1::Event>().await;
+        let told: Vec<_> = told.into_iter().filter_map(|event| event.message).collect();
+        panic!("{} {name} never came to this, it is at {last:?}; told was {told:#?}", K::KIND);
     }
 
     /// Waits until nobody writes any more.
@@ -191,15 +193,10 @@ impl Cluster {
     /// Plays the node from now on: pods begin to run and are ready at once, pods that are deleted go.
     pub(crate) fn play_node(&self) -> Node {
         let (pods, clock) = (self.api::<Pod>(), self.clock.clone());
-        let on = Arc::new(AtomicBool::new(true));
-        let works = Arc::clone(&on);
         let task = tokio::spawn(async move {
             let mut watch = pods.watch(&ListOptions::default()).await.unwrap();
             while let Some(event) = watch.try_next().await.unwrap() {
                 let (Event::Added(pod) | Event::Modified(pod)) = event else { continue };
-                while !works.load(Ordering::Relaxed) {
-                    tokio::task::yield_now().await;
-                }
                 let name = pod.identity().name.to_owned();
                 // Who has no time left is deleted by the server itself.
                 if pod.metadata.deletion_grace_period_seconds.is_some_and(|seconds| seconds > 0) {
@@ -211,7 +208,7 @@ impl Cluster {
                 }
             }
         });
-        Node { on, task }
+        Node { task }
     }
 }
 
@@ -236,15 +233,7 @@ pub(crate) fn running(mut pod: Pod, now: capstan_clock::Timestamp) -> Pod {
 
 /// A node that is played, until it is dropped.
 pub(crate) struct Node {
-    on: Arc<AtomicBool>,
     task: tokio::task::JoinHandle<()>,
-}
-
-impl Node {
-    /// Stands still, or goes on.
-    pub(crate) fn set_working(&self, works: bool) {
-        self.on.store(works, Ordering::Relaxed);
-    }
 }
 
 impl Drop for Node {

@@ -11,7 +11,7 @@ use crate::cluster::Cluster;
 
 const LOOPS: [&str; 2] = ["deployment-controller", "replicaset-controller"];
 
-fn web(replicas: i32, image: &str, more: &str) -> String {
+pub(crate) fn web(replicas: i32, image: &str, more: &str) -> String {
     format!(
         "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web}}, spec: {{replicas: {replicas}, {more}
            selector: {{matchLabels: {{app: web}}}}, template: {{metadata: {{labels: {{app: web}}}},
@@ -19,11 +19,11 @@ fn web(replicas: i32, image: &str, more: &str) -> String {
     )
 }
 
-fn image(pod: &Pod) -> &str {
+pub(crate) fn image(pod: &Pod) -> &str {
     pod.spec.as_ref().unwrap().containers[0].image.as_deref().unwrap()
 }
 
-fn is_done(deployment: &Deployment) -> bool {
+pub(crate) fn is_done(deployment: &Deployment) -> bool {
     let status = deployment.status.clone().unwrap_or_default();
     let wanted = deployment.spec.as_ref().unwrap().replicas;
     status.observed_generation == deployment.metadata.generation
@@ -39,7 +39,7 @@ fn reason(deployment: &Deployment, kind: &str) -> String {
     condition(deployment, kind).and_then(|condition| condition.reason.clone()).unwrap_or_default()
 }
 
-async fn set_image(cluster: &Cluster, image: &str) {
+pub(crate) async fn set_image(cluster: &Cluster, image: &str) {
     cluster
         .change::<Deployment>("web", |deployment| {
             let spec = deployment.spec.as_mut().unwrap().template.spec.as_mut().unwrap();
@@ -223,4 +223,27 @@ async fn the_dead_are_replaced_and_strangers_adopted() {
             pods.len() == 4 && stray.metadata.owner_references.is_none()
         })
         .await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_made_is_told_and_tried_less_and_less() {
+    let cluster = Cluster::start(&LOOPS).await;
+    let text = web(3, "one", "").replace("spec: {containers", "spec: {priorityClassName: none-such, containers");
+    cluster.create::<Deployment>(&text).await;
+    let failed = cluster.until_object("web", |deployment| condition(deployment, "ReplicaFailure").is_some()).await;
+    let failure = condition(&failed, "ReplicaFailure").unwrap();
+    assert_eq!((failure.status.as_str(), failure.reason.as_deref()), ("True", Some("FailedCreate")));
+    assert!(failure.message.as_ref().unwrap().contains("none-such"), "{:?}", failure.message);
+    let before = cluster.writes.load(std::sync::atomic::Ordering::SeqCst);
+    for _ in 0..600 {
+        cluster.clock.advance(Duration::from_secs(1));
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+    }
+    let writes = cluster.writes.load(std::sync::atomic::Ordering::SeqCst) - before;
+    assert!(writes < 40, "{writes} writes in ten minutes");
+    cluster.settle().await;
+    let events = cluster.list::<k8s_openapi::api::core::v1::Event>().await;
+    assert!(events.iter().any(|event| event.reason.as_deref() == Some("FailedCreate")));
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "all of it is a test")]
 
 mod cluster;
+mod convergence;
 mod cronjob;
 mod daemonset;
 mod deployment;

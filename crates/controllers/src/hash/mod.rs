@@ -1,4 +1,7 @@
-//! The hashes by which revisions of templates are named.
+//! The hashes by which revisions of templates are named: upstream's own, so that either manager goes on with what the
+//! other one made.
+
+mod dump;
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 
@@ -25,7 +28,7 @@ pub(crate) fn safe_encode(number: u32) -> String {
 
 /// The hash of a template; `collision_count` makes another one of it when the name is taken.
 pub(crate) fn template_hash(template: &PodTemplateSpec, collision_count: Option<i32>) -> String {
-    let text = serde_json::to_vec(template).unwrap_or_default();
+    let text = dump::pod_template(&serde_json::to_value(template).unwrap_or_default());
     let mut probe = [0; 8];
     let probe: &[u8] = match collision_count {
         None => &[],
@@ -34,7 +37,7 @@ pub(crate) fn template_hash(template: &PodTemplateSpec, collision_count: Option<
             &probe
         }
     };
-    safe_encode(fnv32a(&[&text, probe]))
+    safe_encode(fnv32a(&[text.as_bytes(), probe]))
 }
 
 #[cfg(test)]
@@ -46,5 +49,16 @@ mod tests {
         // What Go's hash/fnv and rand.SafeEncodeString say.
         assert_eq!((fnv32a(&[b"foo", b"bar"]), fnv32(&[b"foobar"])), (0xbf9c_f968, 0x31f0_b262));
         assert_eq!(safe_encode(0xbf9c_f968), "7658c79c64");
+    }
+
+    #[test]
+    fn templates() {
+        // What Go says of the same JSON: fnv32a of dump.ForHash of the template.
+        let small = r#"{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"c","image":"one"}]}}"#;
+        for (json, expected) in [(small, "546bcbd669"), (include_str!("template.json"), "59bbc6cc49")] {
+            let template: PodTemplateSpec = serde_json::from_str(json).unwrap();
+            assert_eq!(template_hash(&template, None), expected, "{json}");
+            assert_ne!(template_hash(&template, Some(1)), expected);
+        }
     }
 }
