@@ -5,7 +5,9 @@
 //! the table of all of them, by upstream's names.
 
 mod attach_detach;
+mod bootstrap;
 mod certificates;
+mod cluster_role_aggregation;
 mod context;
 mod controller_ref;
 mod deployment;
@@ -20,6 +22,7 @@ mod events;
 mod fnv;
 mod garbage_collector;
 mod hash;
+mod legacy_token_cleaner;
 mod metadata;
 mod namespace;
 mod node_lifecycle;
@@ -27,20 +30,19 @@ mod overlay;
 mod percent;
 mod persistentvolume;
 mod pod_claims;
+mod pod_gc;
+mod pod_status;
 mod podautoscaler;
 mod pods;
 mod recorder;
 mod replicaset;
 mod resource_claim;
-mod root_ca_cert_publisher;
-mod pod_gc;
-mod pods;
-mod recorder;
-mod replicaset;
+mod resource_quota;
 mod root_ca;
 mod service_cidr;
 mod service_pods;
 mod serviceaccount;
+mod serviceaccount_token;
 mod slow_start;
 mod taint_eviction;
 mod volume_expander;
@@ -56,9 +58,11 @@ pub use persistentvolume::{LOCAL_PATH_PROVISIONER, LocalPath, RemoveDirectory};
 /// All loops that there are, by upstream's names.
 #[rustfmt::skip]
 pub const CONTROLLERS: &[Descriptor] = &[
+    Descriptor { name: "bootstrap-signer-controller", on_by_default: true, run: bootstrap::run_signer },
     Descriptor { name: "certificatesigningrequest-approving-controller", on_by_default: true, run: certificates::approving::run },
     Descriptor { name: "certificatesigningrequest-cleaner-controller", on_by_default: true, run: certificates::cleaner::run },
     Descriptor { name: "certificatesigningrequest-signing-controller", on_by_default: true, run: certificates::signing::run },
+    Descriptor { name: "clusterrole-aggregation-controller", on_by_default: true, run: cluster_role_aggregation::run },
     Descriptor { name: "deployment-controller", on_by_default: true, run: deployment::run },
     Descriptor { name: "disruption-controller", on_by_default: true, run: disruption::run },
     Descriptor { name: "endpoints-controller", on_by_default: true, run: endpoints::run },
@@ -67,9 +71,10 @@ pub const CONTROLLERS: &[Descriptor] = &[
     Descriptor { name: "ephemeral-volume-controller", on_by_default: true, run: ephemeral_volume::run },
     Descriptor { name: "garbage-collector-controller", on_by_default: true, run: garbage_collector::run },
     Descriptor { name: "horizontal-pod-autoscaler-controller", on_by_default: true, run: podautoscaler::run },
+    Descriptor { name: "legacy-serviceaccount-token-cleaner-controller", on_by_default: true, run: legacy_token_cleaner::run },
     Descriptor { name: "namespace-controller", on_by_default: true, run: namespace::run },
-    Descriptor { name: "persistentvolume-attach-detach-controller", on_by_default: true, run: attach_detach::run },
     Descriptor { name: "node-lifecycle-controller", on_by_default: true, run: node_lifecycle::run },
+    Descriptor { name: "persistentvolume-attach-detach-controller", on_by_default: true, run: attach_detach::run },
     Descriptor { name: "persistentvolume-binder-controller", on_by_default: true, run: persistentvolume::run },
     Descriptor { name: "persistentvolume-expander-controller", on_by_default: true, run: volume_expander::run },
     Descriptor { name: "persistentvolume-protection-controller", on_by_default: true, run: volume_protection::run_volumes },
@@ -78,10 +83,12 @@ pub const CONTROLLERS: &[Descriptor] = &[
     Descriptor { name: "replicaset-controller", on_by_default: true, run: replicaset::run },
     Descriptor { name: "replicationcontroller-controller", on_by_default: true, run: replicaset::run_replication_controllers },
     Descriptor { name: "resourceclaim-controller", on_by_default: true, run: resource_claim::run },
-    Descriptor { name: "root-ca-certificate-publisher-controller", on_by_default: true, run: root_ca_cert_publisher::run },
+    Descriptor { name: "resourcequota-controller", on_by_default: true, run: resource_quota::run },
     Descriptor { name: "root-ca-certificate-publisher-controller", on_by_default: true, run: root_ca::run },
     Descriptor { name: "service-cidr-controller", on_by_default: true, run: service_cidr::run },
     Descriptor { name: "serviceaccount-controller", on_by_default: true, run: serviceaccount::run },
+    Descriptor { name: "serviceaccount-token-controller", on_by_default: true, run: serviceaccount_token::run },
     Descriptor { name: "taint-eviction-controller", on_by_default: true, run: taint_eviction::run },
+    Descriptor { name: "token-cleaner-controller", on_by_default: true, run: bootstrap::run_cleaner },
     Descriptor { name: "volumeattributesclass-protection-controller", on_by_default: true, run: volume_protection::run_attributes_classes },
 ];

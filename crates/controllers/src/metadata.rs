@@ -13,8 +13,8 @@ use std::{
 
 use bytes::Bytes;
 use capstan_api::{
-    GroupVersionKind, GroupVersionResource,
-    object::{Identity, Object, ObjectError, OwnerReference, Scope},
+    GroupVersionKind, GroupVersionResource, Unstructured,
+    object::{Encoded, Identity, Object, ObjectError, OwnerReference, Scope},
     selector::Selector,
 };
 use capstan_client::{
@@ -26,7 +26,6 @@ use capstan_client::{
 use capstan_clock::{SharedClock, SharedIds};
 use capstan_runtime::Stop;
 use http::{HeaderValue, Method, Request, Response, header};
-use serde::{Deserialize, Deserializer};
 use tokio::sync::watch;
 
 use crate::discovery::{ApiResource, Discovery};
@@ -44,34 +43,15 @@ const INITIAL_SYNC_TIMEOUT: Duration = Duration::from_secs(30);
 const IGNORED: [(&str, &str); 2] = [("", "events"), ("events.k8s.io", "events")];
 
 /// As much of an object as is needed to know whom it belongs to and whether it goes.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ObjectMetadata {
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) name: String,
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) namespace: String,
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) uid: String,
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) resource_version: String,
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) deletion_timestamp: Option<String>,
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) finalizers: Vec<String>,
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) owner_references: Vec<OwnerReference>,
-}
-
-/// What is `null` is as if it were not there.
-fn nullable<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
-    Ok(Option::deserialize(from)?.unwrap_or_default())
-}
-
-#[derive(Deserialize)]
-struct Around {
-    #[serde(default)]
-    metadata: ObjectMetadata,
 }
 
 impl ObjectMetadata {
@@ -103,8 +83,18 @@ impl Object for ObjectMetadata {
         Cow::Borrowed(&self.owner_references)
     }
 
-    fn decode_as(text: &[u8], _: Option<&GroupVersionKind>) -> Result<Self, ObjectError> {
-        Ok(serde_json::from_slice::<Around>(text)?.metadata)
+    fn decode(encoded: Encoded<'_>, gvk: Option<&GroupVersionKind>) -> Result<Self, ObjectError> {
+        let object = <Unstructured as Object>::decode(encoded.without_managed_fields(), gvk)?;
+        let deleted = object.nested_str(["metadata", "deletionTimestamp"]).ok().flatten();
+        Ok(ObjectMetadata {
+            name: object.name().to_owned(),
+            namespace: object.namespace().to_owned(),
+            uid: object.uid().to_owned(),
+            resource_version: object.resource_version().to_owned(),
+            deletion_timestamp: deleted.map(str::to_owned),
+            finalizers: object.finalizers(),
+            owner_references: object.owner_references(),
+        })
     }
 }
 
@@ -195,11 +185,6 @@ impl MetadataInformers {
             discovery: watch::Sender::new(None),
             started: AtomicBool::new(false),
         })
-    }
-
-    /// The client whose answers have only metadata.
-    pub(crate) fn client(&self) -> &Client {
-        &self.client
     }
 
     /// What the server said last of its kinds.

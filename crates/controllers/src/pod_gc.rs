@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use crate::{
     ControllerContext,
     drive::{filled, synced},
-    pods::{disruption, node_name, patch_status, phase, set_condition},
+    pod_status::{disruption, node_name, patch_status, phase, set_condition},
 };
 
 /// How often pods are looked through.

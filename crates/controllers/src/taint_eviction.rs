@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::{Node, Pod, Taint, Toleration};
 use crate::{
     ControllerContext,
     drive::{drive, filled},
-    pods::{disruption, index_by_node, node_name, of_node, patch_status, set_condition},
+    pod_status::{disruption, index_by_node, node_name, of_node, patch_status, set_condition},
 };
 
 const WORKERS: usize = 8;

@@ -20,8 +20,8 @@ use k8s_openapi::api::{
 use crate::{
     ControllerContext,
     controller_ref::{ControllerRefManager, controller_uid, is_namespace_terminating, selector_of},
-    events::Events,
     drive::{drive, filled},
+    events::Events,
     pods::expectations::{Expectations, RECHECK},
     workload::{EnqueueController, WORKERS, candidates, controlled_by, index_by_controller},
 };

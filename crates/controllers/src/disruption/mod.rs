@@ -24,7 +24,7 @@ use self::scale::{Expected, Scales};
 use crate::{
     ControllerContext,
     drive::{drive, filled, join},
-    pods::{DISRUPTION_TARGET, condition, has_ended, set_condition},
+    pod_status::{DISRUPTION_TARGET, condition, has_ended, set_condition},
 };
 
 /// When to ask again those who do not tell when they change.

@@ -17,7 +17,7 @@ use k8s_openapi::{
     jiff::SignedDuration,
 };
 
-use crate::pods::is_ready;
+use crate::pod_status::is_ready;
 
 /// How long a pod that was evicted may take to begin to go.
 const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_secs(2 * 60);

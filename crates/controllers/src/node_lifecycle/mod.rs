@@ -31,7 +31,7 @@ use self::{
 use crate::{
     ControllerContext,
     drive::{drive, every, filled, join, synced},
-    pods::{condition, index_by_node, node_name, of_node, set_condition},
+    pod_status::{condition, index_by_node, node_name, of_node, set_condition},
 };
 
 /// How often all nodes are looked at.
@@ -191,7 +191,7 @@ impl Shared {
                 state.known.remove(name);
                 state.health.remove(name);
                 state.unmarked.remove(name);
-                state.zones.queues().for_each(|queue| drop(queue.remove(name)));
+                state.zones.forget(name);
             }
             (new, gone)
         });
@@ -278,7 +278,11 @@ impl Shared {
             let (own, opposite) = match ready {
                 Some("False") => (NOT_READY, UNREACHABLE),
                 Some("Unknown") => (UNREACHABLE, NOT_READY),
-                _ => continue,
+                // Either it is back, which the next look will show, or this is older than what was written of it.
+                _ => {
+                    self.state(|state| state.zones.queue(&zone(&node)).put_back(name, now));
+                    continue;
+                }
             };
             let (own, opposite) = ([no_execute(own)], [no_execute(opposite)]);
             if taints::swap(&self.client, &node, &own, &opposite, self.clock.now()).await.is_err() {

@@ -80,6 +80,14 @@ impl TaintQueue {
         Some(node)
     }
 
+    /// It was not the time for that node; it has cost nothing.
+    pub(super) fn put_back(&mut self, node: String, now: Moment) {
+        self.next = now;
+        if self.known.contains(&node) {
+            self.queue.push_front(node);
+        }
+    }
+
     /// The node could not be tainted.
     pub(super) fn again(&mut self, node: String) {
         if self.known.contains(&node) {
@@ -124,6 +132,13 @@ impl Zones {
 
     pub(super) fn queues(&mut self) -> impl Iterator<Item = &mut TaintQueue> {
         self.zones.values_mut().map(|(_, queue)| queue)
+    }
+
+    /// The node is gone.
+    pub(super) fn forget(&mut self, node: &str) {
+        for queue in self.queues() {
+            queue.remove(node);
+        }
     }
 
     pub(super) fn has_work(&self) -> bool {

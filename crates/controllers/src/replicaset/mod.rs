@@ -17,8 +17,8 @@ use serde::Serialize;
 use crate::{
     ControllerContext,
     controller_ref::{ControllerRefManager, controller_uid, is_namespace_terminating},
-    events::Events,
     drive::{drive, filled},
+    events::Events,
     pods::{
         self,
         control::{PodControl, pod_from_template},

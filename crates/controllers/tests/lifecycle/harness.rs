@@ -14,8 +14,8 @@ use capstan_api::{
     options::{DeleteOptions, ListOptions},
 };
 use capstan_client::{Api, Body, BoxFuture, Client, Error, Transport};
-use capstan_clock::{ManualClock, SeededIds};
-use capstan_controllers::{CONTROLLERS, ControllerContext, ControllerOptions};
+use capstan_clock::{Clock as _, ManualClock, SeededIds};
+use capstan_controllers::{CONTROLLERS, ControllerContext, ControllerOptions, TokenSigner};
 use capstan_runtime::Stopper;
 use capstan_server::{Config, Server, authorization::UserInfo};
 use capstan_storage::{Memory, Options};
@@ -83,6 +83,15 @@ impl Transport for Counting {
     }
 }
 
+/// Signs by writing down what is signed.
+struct Plain;
+
+impl TokenSigner for Plain {
+    fn sign(&self, claims: &Value) -> Result<String, String> {
+        Ok(claims.to_string())
+    }
+}
+
 /// Loops that run.
 pub(crate) struct Manager {
     pub(crate) requests: Arc<Requests>,
@@ -103,7 +112,13 @@ impl Manager {
 impl Cluster {
     pub(crate) async fn new() -> Self {
         let clock = ManualClock::at("2026-01-01T00:00:00Z".parse().unwrap());
-        let config = Config { clock: Arc::new(clock.clone()), ids: Arc::new(SeededIds::new(1)), ..Config::default() };
+        // Pods need no account here.
+        let config = Config {
+            disable_admission: vec!["ServiceAccount".to_owned()],
+            clock: Arc::new(clock.clone()),
+            ids: Arc::new(SeededIds::new(1)),
+            ..Config::default()
+        };
         let server = Server::start(Arc::new(Memory::new(Options::default())), config).await.unwrap();
         let client = Client::from_service(server.as_user(UserInfo::new("admin", ["system:masters"])));
         Cluster { clock, client, server }
@@ -120,7 +135,7 @@ impl Cluster {
         let to = Client::from_service(self.server.as_user(user));
         let client = Client::new(Counting { to, requests: Arc::clone(&requests), dies_after: after });
         let (stopper, stop) = Stopper::new();
-        let options = ControllerOptions { root_ca: "the root".to_owned(), ..ControllerOptions::default() };
+        let options = ControllerOptions { root_ca: "the root".to_owned(), token_signer: Some(Arc::new(Plain)) };
         let ids = Arc::new(SeededIds::new(2));
         let context = ControllerContext::new(client, Arc::new(self.clock.clone()), ids, stop, options);
         let find = |name: &&str| CONTROLLERS.iter().find(|row| row.name == *name).unwrap_or_else(|| panic!("{name}"));
@@ -183,6 +198,21 @@ impl Cluster {
     pub(crate) async fn names(&self, resource: &str, namespace: &str) -> Vec<String> {
         let list = self.api(resource, namespace).list(&ListOptions::default()).await.unwrap();
         list.items.iter().map(|object| object.name().to_owned()).collect()
+    }
+
+    /// Whether somebody has told: `Warning Reason name: message`.
+    pub(crate) async fn has_event(&self, line: &str) -> bool {
+        let events = self.api("v1/events", "").list(&ListOptions::default()).await.unwrap();
+        events.items.iter().any(|event| {
+            let text = |path: &[&str]| event.nested_str(path).unwrap().unwrap_or_default().to_owned();
+            let about = text(&["involvedObject", "name"]);
+            line == format!("{} {} {about}: {}", text(&["type"]), text(&["reason"]), text(&["message"]))
+        })
+    }
+
+    /// The time as objects have it.
+    pub(crate) fn now(&self) -> String {
+        self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
     }
 
     pub(crate) async fn delete(&self, resource: &str, namespace: &str, name: &str, policy: &str) {

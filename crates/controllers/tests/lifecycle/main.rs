@@ -4,3 +4,6 @@
 
 mod deletion;
 mod harness;
+mod identity;
+mod nodes;
+mod policy;

@@ -1,0 +1,255 @@
+//! `resourcequota-controller`: what namespaces have used is counted anew, now and then and when something goes.
+
+mod amounts;
+mod evaluator;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use capstan_api::{GroupResource, object::Object, selector::Selector};
+use capstan_client::{Api, BoxFuture, Client, HandlerFuncs, Key, Lister, SharedIndexInformer};
+use capstan_clock::SharedClock;
+use capstan_runtime::{Action, Controller, ReconcileError, Reconciler, workqueue::PriorityQueue};
+use k8s_openapi::{
+    api::{
+        core::v1::{PersistentVolumeClaim, Pod, ResourceQuota, Service},
+        resource::v1::ResourceClaim,
+    },
+    apimachinery::pkg::api::resource::Quantity as OpenApiQuantity,
+};
+use serde::Serialize;
+use serde_json::Value;
+
+use self::{
+    amounts::Amounts,
+    evaluator::{Evaluator, Scope, has_ended},
+};
+use crate::{
+    ControllerContext,
+    drive::{add_after, drive, every, filled, join},
+    metadata::{Change, MetadataInformers},
+};
+
+/// How often everything is counted, whatever happens.
+const RESYNC_PERIOD: Duration = Duration::from_secs(5 * 60);
+
+/// When to count after something came. The server has counted it already; this is for what it could not.
+const AFTER_ADD: Duration = Duration::from_secs(1);
+
+/// How many quotas are counted at a time.
+const WORKERS: usize = 5;
+
+pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
+    let quotas = context.informers.informer::<ResourceQuota>();
+    let sources = Sources {
+        pods: context.informers.informer::<Pod>(),
+        services: context.informers.informer::<Service>(),
+        claims: context.informers.informer::<PersistentVolumeClaim>(),
+        device_claims: context.informers.informer::<ResourceClaim>(),
+        metadata: Arc::clone(&context.metadata),
+    };
+    let caches = vec![
+        filled(&quotas),
+        filled(&sources.pods),
+        filled(&sources.services),
+        filled(&sources.claims),
+        filled(&sources.device_claims),
+    ];
+    let counter = Counter {
+        client: context.client.clone(),
+        clock: Arc::clone(&context.clock),
+        quotas: quotas.lister(),
+        sources: sources.clone(),
+    };
+    let controller = Controller::new(counter, Arc::clone(&context.clock)).max_concurrent_reconciles(WORKERS);
+    let queue = controller.queue().clone();
+    watch_quotas(&quotas, &queue);
+    let replenish = Replenish { quotas: quotas.lister(), queue: queue.clone() };
+    watch(&sources, &replenish, &context.clock);
+    let (stop, clock, metadata) = (context.stop.clone(), Arc::clone(&context.clock), Arc::clone(&context.metadata));
+    Box::pin(async move {
+        metadata.start(&stop);
+        let mut caches = caches;
+        caches.push(Box::pin(async move { metadata.wait_for_sync().await }));
+        let quotas = quotas.lister();
+        let all = every(&stop, &clock, RESYNC_PERIOD, || {
+            quotas.list(&Selector::default()).iter().for_each(|quota| queue.add(Key::of(&**quota)));
+            std::future::ready(())
+        });
+        join(drive(stop.clone(), caches, controller), all).await;
+    })
+}
+
+fn watch_quotas(quotas: &SharedIndexInformer<ResourceQuota>, queue: &PriorityQueue<Key>) {
+    let (add, update) = (queue.clone(), queue.clone());
+    let hard = |quota: &ResourceQuota| quota.spec.as_ref().and_then(|spec| spec.hard.clone()).unwrap_or_default();
+    quotas.add_event_handler(
+        HandlerFuncs::new().on_add(move |new: &Arc<ResourceQuota>, _| add.add(Key::of(&**new))).on_update(
+            move |old, new| {
+                if hard(old) != hard(new) {
+                    update.add(Key::of(&**new));
+                }
+            },
+        ),
+    );
+}
+
+/// Where the objects are.
+#[derive(Clone)]
+struct Sources {
+    pods: SharedIndexInformer<Pod>,
+    services: SharedIndexInformer<Service>,
+    claims: SharedIndexInformer<PersistentVolumeClaim>,
+    device_claims: SharedIndexInformer<ResourceClaim>,
+    metadata: Arc<MetadataInformers>,
+}
+
+/// Adds the quotas that count a kind of objects in a namespace.
+#[derive(Clone)]
+struct Replenish {
+    quotas: Lister<ResourceQuota>,
+    queue: PriorityQueue<Key>,
+}
+
+impl Replenish {
+    fn see(&self, evaluator: &Evaluator, namespace: &str, after: Duration) {
+        for quota in self.quotas.namespace(namespace).list(&Selector::default()) {
+            let hard = quota.spec.iter().flat_map(|spec| spec.hard.iter().flatten());
+            if hard.into_iter().any(|(name, _)| evaluator.counts(name)) {
+                add_after(&self.queue, Key::of(&*quota), after);
+            }
+        }
+    }
+}
+
+fn watch(sources: &Sources, replenish: &Replenish, clock: &SharedClock) {
+    let now = Arc::clone(clock);
+    let pod_changed = move |old: &Value, new: &Value| {
+        let now = now.now();
+        has_ended(old, now) != has_ended(new, now) || old["spec"] != new["spec"]
+    };
+    watch_kind(&sources.pods, Evaluator::Pods, replenish, pod_changed);
+    let spec_changed = |old: &Value, new: &Value| old["spec"] != new["spec"];
+    watch_kind(&sources.services, Evaluator::Services, replenish, spec_changed);
+    watch_kind(&sources.device_claims, Evaluator::ResourceClaims, replenish, spec_changed);
+    let claim_changed = |old: &Value, new: &Value| old["spec"] != new["spec"] || old["status"] != new["status"];
+    watch_kind(&sources.claims, Evaluator::PersistentVolumeClaims, replenish, claim_changed);
+    let replenish = replenish.clone();
+    sources.metadata.subscribe(move |resource, change| {
+        let Some(evaluator @ Evaluator::Count(_)) = Evaluator::of(&resource.gvr.group_resource()) else { return };
+        match change {
+            Change::Gone(object) => replenish.see(&evaluator, &object.namespace, Duration::ZERO),
+            Change::Set { old: None, new } => replenish.see(&evaluator, &new.namespace, AFTER_ADD),
+            Change::Set { .. } => {}
+        }
+    });
+}
+
+fn watch_kind<K: Object + Serialize>(
+    informer: &SharedIndexInformer<K>,
+    evaluator: Evaluator,
+    replenish: &Replenish,
+    changed: impl Fn(&Value, &Value) -> bool + Send + 'static,
+) {
+    let (add, update, delete) = (replenish.clone(), replenish.clone(), replenish.clone());
+    let evaluators = [evaluator.clone(), evaluator.clone(), evaluator];
+    let [of_add, of_update, of_delete] = evaluators;
+    informer.add_event_handler(
+        HandlerFuncs::new()
+            .on_add(move |new: &Arc<K>, is_in_initial_list| {
+                if !is_in_initial_list {
+                    add.see(&of_add, new.identity().namespace, AFTER_ADD);
+                }
+            })
+            .on_update(move |old, new| {
+                if changed(&json(&**old), &json(&**new)) {
+                    update.see(&of_update, new.identity().namespace, Duration::ZERO);
+                }
+            })
+            .on_delete(move |gone| delete.see(&of_delete, gone.object().identity().namespace, Duration::ZERO)),
+    );
+}
+
+fn json(object: &impl Serialize) -> Value {
+    serde_json::to_value(object).unwrap_or_default()
+}
+
+impl Sources {
+    /// The objects that an evaluator counts; none when they are not known.
+    fn objects(&self, evaluator: &Evaluator, namespace: &str) -> Option<Vec<Value>> {
+        fn all<K: Object + Serialize>(informer: &SharedIndexInformer<K>, namespace: &str) -> Vec<Value> {
+            let objects = informer.lister().namespace(namespace).list(&Selector::default());
+            objects.iter().map(|object| json(&**object)).collect()
+        }
+        Some(match evaluator {
+            Evaluator::Pods => all(&self.pods, namespace),
+            Evaluator::Services => all(&self.services, namespace),
+            Evaluator::PersistentVolumeClaims => all(&self.claims, namespace),
+            Evaluator::ResourceClaims => all(&self.device_claims, namespace),
+            Evaluator::Count(GroupResource { group, resource }) => {
+                let informer = self.metadata.informer(group, resource).filter(SharedIndexInformer::has_synced)?;
+                let count = informer.lister().namespace(namespace).list(&Selector::default()).len();
+                vec![Value::Null; count]
+            }
+        })
+    }
+}
+
+struct Counter {
+    client: Client,
+    clock: SharedClock,
+    quotas: Lister<ResourceQuota>,
+    sources: Sources,
+}
+
+type List = BTreeMap<String, OpenApiQuantity>;
+
+fn amounts(list: &List) -> Amounts {
+    list.iter().filter_map(|(name, amount)| Some((name.clone(), amount.0.parse().ok()?))).collect()
+}
+
+impl Counter {
+    /// What is used of each name that is known.
+    fn count(&self, quota: &ResourceQuota, namespace: &str, hard: &List) -> Amounts {
+        let (scopes, now) = (Scope::of(&json(quota)), self.clock.now());
+        let mut used = Amounts::new();
+        for evaluator in Evaluator::for_names(hard.keys()) {
+            let Some(objects) = self.sources.objects(&evaluator, namespace) else { continue };
+            for name in hard.keys().filter(|name| evaluator.counts(name)) {
+                used.entry(name.clone()).or_default();
+            }
+            for object in &objects {
+                if scopes.iter().all(|scope| evaluator.is_in_scope(scope, object)) {
+                    amounts::add(&mut used, &evaluator.usage(object, now));
+                }
+            }
+        }
+        used.retain(|name, _| hard.contains_key(name));
+        used
+    }
+}
+
+impl Reconciler for Counter {
+    async fn reconcile(&self, key: Key) -> Result<Action, ReconcileError> {
+        let Some(quota) = self.quotas.get(&key) else { return Ok(Action::Done) };
+        let hard = quota.spec.as_ref().and_then(|spec| spec.hard.clone()).unwrap_or_default();
+        let old = quota.status.clone().unwrap_or_default();
+        // What nobody knows how to count stays as it was.
+        let mut used = amounts(&old.used.clone().unwrap_or_default());
+        used.extend(self.count(&quota, key.namespace(), &hard));
+        used.retain(|name, _| hard.contains_key(name));
+        let is_new = old.hard.is_none() || old.used.is_none();
+        let same_hard = amounts(&old.hard.unwrap_or_default()) == amounts(&hard);
+        if !is_new && same_hard && amounts(&old.used.unwrap_or_default()) == used {
+            return Ok(Action::Done);
+        }
+        let mut changed = ResourceQuota::clone(&quota);
+        let status = changed.status.get_or_insert_default();
+        status.hard = Some(hard);
+        status.used =
+            Some(used.iter().map(|(name, amount)| (name.clone(), OpenApiQuantity(amount.to_string()))).collect());
+        match Api::<ResourceQuota>::namespaced(&self.client, key.namespace()).update_status(&changed).await {
+            Err(error) if error.is_not_found() => Ok(Action::Done),
+            other => Ok(other.map(|_| Action::Done)?),
+        }
+    }
+}
