@@ -31,7 +31,7 @@ pub(super) fn needs_scale(spec: &PodDisruptionBudgetSpec) -> bool {
 
 fn scaled(value: &OpenApiIntOrString, total: i64) -> Result<i64, String> {
     let value = match value {
-        OpenApiIntOrString::Int(number) => IntOrString::Int((*number).into()),
+        OpenApiIntOrString::Int(number) => IntOrString::Int(*number),
         OpenApiIntOrString::String(text) => IntOrString::String(text.as_str().into()),
     };
     value.scaled(total, true).map_err(|error| error.to_string())

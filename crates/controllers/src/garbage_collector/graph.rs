@@ -81,8 +81,8 @@ pub(super) enum Effect {
     AttemptToDeleteLater(Uid),
     /// Release its dependents.
     AttemptToOrphan(Uid),
-    /// Tell of a reference to an owner in another namespace.
-    InvalidNamespace { dependent: Identity, owner: Identity },
+    /// Tell of an object's reference to an owner in another namespace.
+    InvalidNamespace(Box<(Identity, Identity)>),
 }
 
 /// The graph.
@@ -197,8 +197,7 @@ impl Graph {
                 let is_elsewhere = owner.identity.namespace != identity.namespace;
                 if is_namespaced && is_elsewhere {
                     if !owner.is_virtual {
-                        let dependent = identity.clone();
-                        effects.push(Effect::InvalidNamespace { dependent, owner: claimed });
+                        effects.push(Effect::InvalidNamespace(Box::new((identity.clone(), claimed))));
                     }
                     suspicious = true;
                 } else {
@@ -337,5 +336,5 @@ impl Graph {
 fn invalid_namespace(dependent: &Node, owner: &str) -> Option<Effect> {
     let reference = dependent.owners.iter().find(|reference| reference.uid == owner)?;
     let owner = Identity::of(reference, &dependent.identity.namespace);
-    Some(Effect::InvalidNamespace { dependent: dependent.identity.clone(), owner })
+    Some(Effect::InvalidNamespace(Box::new((dependent.identity.clone(), owner))))
 }

@@ -71,7 +71,7 @@ fn check(steps: &[(&str, &str)]) {
                 Effect::AttemptToDelete(uid) => format!("delete {uid}"),
                 Effect::AttemptToDeleteLater(uid) => format!("later {uid}"),
                 Effect::AttemptToOrphan(uid) => format!("orphan {uid}"),
-                Effect::InvalidNamespace { dependent, owner } => format!("invalid {} {owner}", dependent.uid),
+                Effect::InvalidNamespace(said) => format!("invalid {} {}", said.0.uid, said.1),
             })
             .collect();
         assert_eq!(effects.join(", "), *expected, "{step} of {steps:?}");
@@ -137,4 +137,30 @@ fn claims_that_differ() {
         ("set a", "delete c"),
     ]);
     check(&[("set a", ""), ("set c:a*", "delete c"), ("absent-other a", "delete c"), ("gone a", "delete c")]);
+}
+
+proptest::proptest! {
+    /// Whatever is seen in whatever order: a dependent is there, and says that it is one.
+    #[test]
+    fn edges_go_both_ways(steps in proptest::collection::vec((0u8..4, 0usize..5, 0u8..32, 0usize..3), 0..60)) {
+        let uids = ["a", "b", "c", "d", "e"];
+        let mut graph = Graph::default();
+        for (verb, at, owners, namespace) in steps {
+            let owners: Vec<_> = uids.iter().enumerate().filter(|(n, _)| owners & (1 << n) != 0).map(|(_, uid)| *uid).collect();
+            let text = format!("{}@{}:{}", uids[at], ["", "one", "two"][namespace], owners.join(","));
+            let (identity, object) = object(&text);
+            match verb {
+                0 | 1 => drop(graph.set(&identity, None, &object)),
+                2 => drop(graph.gone(&identity)),
+                _ => drop(graph.found_absent(&identity)),
+            }
+            for node in uids.iter().filter_map(|uid| graph.get(uid)) {
+                let dependents: Vec<_> = graph.dependents(node).collect();
+                assert_eq!(dependents.len(), node.dependents.len(), "all are there");
+                for dependent in dependents {
+                    assert!(dependent.owners.iter().any(|owner| owner.uid == node.identity.uid), "{text}");
+                }
+            }
+        }
+    }
 }

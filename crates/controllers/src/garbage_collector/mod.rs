@@ -103,7 +103,8 @@ impl Collector {
                     self.to_delete.add_with_opts(later, Key::new("", &uid));
                 }
                 Effect::AttemptToOrphan(uid) => self.to_orphan.add(Key::new("", &uid)),
-                Effect::InvalidNamespace { dependent, owner } => {
+                Effect::InvalidNamespace(said) => {
+                    let (dependent, owner) = *said;
                     let about = ObjectReference::new(
                         &dependent.api_version,
                         &dependent.kind,

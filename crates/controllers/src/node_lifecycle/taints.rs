@@ -154,10 +154,10 @@ mod tests {
             node.spec.get_or_insert_default().taints = Some(taints.to_vec());
             node
         };
-        let (a, b) = (no_execute("a"), no_execute("b"));
-        assert_eq!(keys(&changed(&node(&[a.clone()]), &[b.clone()], &[a.clone()]).unwrap()), "b");
-        assert_eq!(changed(&node(&[a.clone()]), &[], &[b.clone()]), None);
-        assert_eq!(changed(&node(&[a.clone()]), &[a.clone()], &[b]), None);
-        assert_eq!(keys(&changed(&Node::default(), &[a], &[]).unwrap()), "a");
+        let (a, b) = ([no_execute("a")], [no_execute("b")]);
+        assert_eq!(keys(&changed(&node(&a), &b, &a).unwrap()), "b");
+        assert_eq!(changed(&node(&a), &[], &b), None);
+        assert_eq!(changed(&node(&a), &a, &b), None);
+        assert_eq!(keys(&changed(&Node::default(), &a, &[]).unwrap()), "a");
     }
 }

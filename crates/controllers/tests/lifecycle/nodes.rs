@@ -86,9 +86,11 @@ async fn a_node_is_lost_and_comes_back() {
     cluster.advance(30).await;
     renew(&cluster, "well").await;
     assert_eq!(taints(&cluster, "lost").await, "", "it has fifty seconds");
-    cluster.advance(30).await;
+    let lost = "unreachable:NoExecute unreachable:NoSchedule";
+    cluster.advance(20).await;
     renew(&cluster, "well").await;
-    assert_eq!(taints(&cluster, "lost").await, "unreachable:NoExecute unreachable:NoSchedule");
+    cluster.advance(15).await;
+    assert_eq!(taints(&cluster, "lost").await, lost, "and five until it is looked at, and some to be tainted");
     let ready = condition(&cluster, "v1/nodes", "", "lost", "Ready").await;
     assert_eq!((&ready["status"], &ready["reason"]), (&json!("Unknown"), &json!("NodeStatusUnknown")));
     assert_eq!(ready["message"], "Kubelet stopped posting node status.");
