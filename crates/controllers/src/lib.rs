@@ -59,7 +59,6 @@ pub use persistentvolume::{LOCAL_PATH_PROVISIONER, LocalPath, RemoveDirectory};
 #[rustfmt::skip]
 pub const CONTROLLERS: &[Descriptor] = &[
     Descriptor { name: "bootstrap-signer-controller", on_by_default: false, run: bootstrap::run_signer },
-    Descriptor { name: "bootstrap-signer-controller", on_by_default: true, run: bootstrap::run_signer },
     Descriptor { name: "certificatesigningrequest-approving-controller", on_by_default: true, run: certificates::approving::run },
     Descriptor { name: "certificatesigningrequest-cleaner-controller", on_by_default: true, run: certificates::cleaner::run },
     Descriptor { name: "certificatesigningrequest-signing-controller", on_by_default: true, run: certificates::signing::run },
@@ -91,6 +90,5 @@ pub const CONTROLLERS: &[Descriptor] = &[
     Descriptor { name: "serviceaccount-token-controller", on_by_default: true, run: serviceaccount_token::run },
     Descriptor { name: "taint-eviction-controller", on_by_default: true, run: taint_eviction::run },
     Descriptor { name: "token-cleaner-controller", on_by_default: false, run: bootstrap::run_cleaner },
-    Descriptor { name: "token-cleaner-controller", on_by_default: true, run: bootstrap::run_cleaner },
     Descriptor { name: "volumeattributesclass-protection-controller", on_by_default: true, run: volume_protection::run_attributes_classes },
 ];
