@@ -111,7 +111,7 @@ impl Scale {
             let value = object.nested_i64(path).ok().flatten().unwrap_or_default();
             i32::try_from(value).unwrap_or(i32::MAX)
         };
-        let selector = object.nested_str(&["status", "selector"]).ok().flatten().unwrap_or_default().to_owned();
+        let selector = object.nested_str(["status", "selector"]).ok().flatten().unwrap_or_default().to_owned();
         let (spec_replicas, status_replicas) = (number(&["spec", "replicas"]), number(&["status", "replicas"]));
         Scale { api, object, spec_replicas, status_replicas, selector }
     }
@@ -120,7 +120,7 @@ impl Scale {
         let mut tries = 0;
         loop {
             let patch = |error: capstan_api::unstructured::NestedError| Error::Decode(error.to_string());
-            self.object.set_nested(&["spec", "replicas"], i64::from(replicas)).map_err(patch)?;
+            self.object.set_nested(["spec", "replicas"], i64::from(replicas)).map_err(patch)?;
             match self.api.update_with(&self.object, "scale", &UpdateOptions::default()).await {
                 Err(error) if error.is_conflict() && tries + 1 < RESCALE_TRIES => {
                     tries += 1;
