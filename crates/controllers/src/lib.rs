@@ -26,7 +26,6 @@ mod garbage_collector;
 mod hash;
 mod history;
 mod job;
-mod loops;
 mod legacy_token_cleaner;
 mod metadata;
 mod namespace;
@@ -42,9 +41,6 @@ mod pods;
 mod recorder;
 mod replicaset;
 mod resource_claim;
-mod pods;
-mod recorder;
-mod replicaset;
 mod resource_quota;
 mod root_ca;
 mod run;
@@ -70,19 +66,13 @@ pub use run::{UnknownController, run, select};
 /// All loops that there are, by upstream's names.
 #[rustfmt::skip]
 pub const CONTROLLERS: &[Descriptor] = &[
-    Descriptor { name: "bootstrap-signer-controller", on_by_default: true, run: bootstrap::run_signer },
+    Descriptor { name: "bootstrap-signer-controller", on_by_default: false, run: bootstrap::run_signer },
     Descriptor { name: "certificatesigningrequest-approving-controller", on_by_default: true, run: certificates::approving::run },
     Descriptor { name: "certificatesigningrequest-cleaner-controller", on_by_default: true, run: certificates::cleaner::run },
     Descriptor { name: "certificatesigningrequest-signing-controller", on_by_default: true, run: certificates::signing::run },
     Descriptor { name: "clusterrole-aggregation-controller", on_by_default: true, run: cluster_role_aggregation::run },
     Descriptor { name: "cronjob-controller", on_by_default: true, run: cronjob::run },
     Descriptor { name: "daemonset-controller", on_by_default: true, run: daemonset::run },
-    Descriptor { name: "bootstrap-signer-controller", on_by_default: false, run: bootstrap::run_signer },
-    Descriptor { name: "bootstrap-signer-controller", on_by_default: false, run: bootstrap::run_signer },
-    Descriptor { name: "certificatesigningrequest-approving-controller", on_by_default: true, run: certificates::approving::run },
-    Descriptor { name: "certificatesigningrequest-cleaner-controller", on_by_default: true, run: certificates::cleaner::run },
-    Descriptor { name: "certificatesigningrequest-signing-controller", on_by_default: true, run: certificates::signing::run },
-    Descriptor { name: "clusterrole-aggregation-controller", on_by_default: true, run: cluster_role_aggregation::run },
     Descriptor { name: "deployment-controller", on_by_default: true, run: deployment::run },
     Descriptor { name: "disruption-controller", on_by_default: true, run: disruption::run },
     Descriptor { name: "endpoints-controller", on_by_default: true, run: endpoints::run },
@@ -111,13 +101,7 @@ pub const CONTROLLERS: &[Descriptor] = &[
     Descriptor { name: "serviceaccount-token-controller", on_by_default: true, run: serviceaccount_token::run },
     Descriptor { name: "statefulset-controller", on_by_default: true, run: statefulset::run },
     Descriptor { name: "taint-eviction-controller", on_by_default: true, run: taint_eviction::run },
-    Descriptor { name: "token-cleaner-controller", on_by_default: true, run: bootstrap::run_cleaner },
-    Descriptor { name: "ttl-after-finished-controller", on_by_default: true, run: ttl_after_finished::run },
-    Descriptor { name: "statefulset-controller", on_by_default: true, run: statefulset::run },
-    Descriptor { name: "taint-eviction-controller", on_by_default: true, run: taint_eviction::run },
-    Descriptor { name: "ttl-after-finished-controller", on_by_default: true, run: ttl_after_finished::run },
-    Descriptor { name: "serviceaccount-token-controller", on_by_default: true, run: serviceaccount_token::run },
-    Descriptor { name: "taint-eviction-controller", on_by_default: true, run: taint_eviction::run },
     Descriptor { name: "token-cleaner-controller", on_by_default: false, run: bootstrap::run_cleaner },
+    Descriptor { name: "ttl-after-finished-controller", on_by_default: true, run: ttl_after_finished::run },
     Descriptor { name: "volumeattributesclass-protection-controller", on_by_default: true, run: volume_protection::run_attributes_classes },
 ];
