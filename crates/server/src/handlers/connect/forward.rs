@@ -14,7 +14,7 @@ use bytes::Bytes;
 use capstan_api::{GroupResource, Status, status::GenericResponse};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use http_body::Frame;
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::{BodyExt as _, Collected, Full, Limited};
 use hyper::{body::Incoming, client::conn::http1, upgrade::OnUpgrade};
 use hyper_util::rt::TokioIo;
 use rustls::{
@@ -199,7 +199,7 @@ pub(super) async fn get(call: &Call<'_>, location: &Location) -> Result<Response
 
 /// The beginning of a text.
 pub(super) async fn text(body: Body, most: usize) -> String {
-    let bytes = Limited::new(body, most).collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let bytes = Limited::new(body, most).collect().await.map(Collected::to_bytes).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
