@@ -127,7 +127,7 @@ impl<O: Resource + Object, K: Resource + Object> ControllerRefManager<'_, O, K> 
 
     fn cannot_adopt(&self, object: &K, error: &str) -> ReconcileError {
         let of = object.identity();
-        ReconcileError::Retry(format!("can't adopt {} {}/{} ({}): {error}", K::KIND, of.namespace, of.name, of.uid))
+        ReconcileError::Retry(format!("can't adopt {} {}/{} ({}): {error}", K::gvk().kind, of.namespace, of.name, of.uid))
     }
 
     /// Asks the server, not the cache, whether the owner is still there: who goes away must not adopt.
@@ -138,7 +138,7 @@ impl<O: Resource + Object, K: Resource + Object> ControllerRefManager<'_, O, K> 
             self.owners.get(known.name).await.map_err(|error| format!("can't recheck DeletionTimestamp: {error}"))?;
         let (place, found) = (format!("{}/{}", known.namespace, known.name), fresh.identity());
         if found.uid != known.uid {
-            let gone = format!("original {} {place} is gone: got uid {}, wanted {}", O::KIND, found.uid, known.uid);
+            let gone = format!("original {} {place} is gone: got uid {}, wanted {}", O::gvk().kind, found.uid, known.uid);
             return Err(format!("can't recheck DeletionTimestamp: {gone}"));
         }
         match fresh.meta().deletion_timestamp() {

@@ -33,6 +33,6 @@ fn reference<K: Resource + Object>(about: &K) -> ObjectReference {
     let (gvk, of) = (K::gvk(), about.identity());
     ObjectReference {
         resource_version: of.resource_version.to_owned(),
-        ..ObjectReference::new(&gvk.group_version().to_string(), K::KIND, of.namespace, of.name).with_uid(of.uid)
+        ..ObjectReference::new(&gvk.group_version().to_string(), &gvk.kind, of.namespace, of.name).with_uid(of.uid)
     }
 }

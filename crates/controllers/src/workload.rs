@@ -64,8 +64,9 @@ impl<O: Resource + Object> EnqueueController<O> {
     fn controller<K: Object>(object: &K) -> Option<Option<Key>> {
         let owners = object.owners();
         let reference = controller_of(&owners)?;
-        let ours = reference.kind == O::KIND
-            && reference.api_version.parse::<GroupVersion>().is_ok_and(|version| *version.group == *O::GROUP);
+        let gvk = O::gvk();
+        let ours = *reference.kind == *gvk.kind
+            && reference.api_version.parse::<GroupVersion>().is_ok_and(|version| version.group == gvk.group);
         Some(ours.then(|| Key::new(object.identity().namespace, &reference.name)))
     }
 

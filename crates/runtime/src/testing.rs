@@ -33,12 +33,16 @@ macro_rules! kind {
         }
 
         impl Resource for $name {
-            const GROUP: &'static str = "";
-            const VERSION: &'static str = "v1";
-            const KIND: &'static str = stringify!($name);
-            const PLURAL: &'static str = $plural;
             const SCOPE: Scope = Scope::Namespaced;
             type Meta = ObjectMeta;
+
+            fn gvk() -> capstan_api::GroupVersionKind {
+                capstan_api::GroupVersionKind::from_static("", "v1", stringify!($name))
+            }
+
+            fn gvr() -> capstan_api::GroupVersionResource {
+                capstan_api::GroupVersionResource::from_static("", "v1", $plural)
+            }
 
             fn meta(&self) -> &ObjectMeta {
                 &self.metadata

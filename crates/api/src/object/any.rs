@@ -101,7 +101,7 @@ impl<T: Resource + DeserializeOwned + Send + Sync + 'static> Object for T {
 
     fn decode(encoded: Encoded<'_>, gvk: Option<&GroupVersionKind>) -> Result<Self, ObjectError> {
         match encoded.open(gvk)? {
-            Opened::Json(text) => serde_json::from_slice(&text).map_err(ObjectError::of),
+            Opened::Json(text) => encoded.json(&text),
             Opened::Message { schema, message, gvk } => {
                 // What the envelope says is not in the message: a type that is another would not notice.
                 if gvk.kind != T::gvk().kind {
@@ -134,7 +134,7 @@ impl Object for PartialObjectMetadata {
 
     fn decode(encoded: Encoded<'_>, gvk: Option<&GroupVersionKind>) -> Result<Self, ObjectError> {
         match encoded.open(gvk)? {
-            Opened::Json(text) => serde_json::from_slice(&text).map_err(ObjectError::of),
+            Opened::Json(text) => encoded.json(&text),
             Opened::Message { schema, message, .. } => {
                 protobuf::from_message(&schema, message, encoded.wants_managed_fields()).map_err(ObjectError::of)
             }
