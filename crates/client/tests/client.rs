@@ -36,7 +36,7 @@ async fn verbs() {
     let mut watch = maps.watch(&ListOptions::default()).await.unwrap();
     let patch = serde_json::json!({"data": {"b": "2"}});
     let patched = maps.patch("one", &Patch::Merge(&patch)).await.unwrap();
-    assert_eq!(patched.nested_str(&["data", "b"]).unwrap(), Some("2"));
+    assert_eq!(patched.nested_str(["data", "b"]).unwrap(), Some("2"));
     // A watch without a version begins with what is there.
     let Event::Added(_) = watch.try_next().await.unwrap().unwrap() else { panic!("what is there comes first") };
     let Event::Modified(seen) = watch.try_next().await.unwrap().unwrap() else { panic!("then what changes") };

@@ -324,7 +324,7 @@ async fn kinds_that_come_later_are_found() {
     assert_eq!(scales.update("t", &scale).await.unwrap().spec.replicas, 5);
     let patch = Patch::Merge(serde_json::json!({"spec": {"replicas": 7}}));
     assert_eq!(scales.patch("t", &patch).await.unwrap().spec.replicas, 7);
-    assert_eq!(tabs.get("t").await.unwrap().nested_i64(&["spec", "replicas"]).unwrap(), Some(7));
+    assert_eq!(tabs.get("t").await.unwrap().nested_i64(["spec", "replicas"]).unwrap(), Some(7));
 }
 
 #[tokio::test]

@@ -65,18 +65,24 @@ pub trait Object: Send + Sync + Sized + 'static {
     /// Whom it belongs to.
     fn owners(&self) -> Cow<'_, [OwnerReference]>;
 
-    /// Reads an object, whatever its form. Items of lists may lack their kind: `gvk` is what they are then.
+    /// Reads JSON, or protobuf in its envelope. Items of lists may lack their kind: `gvk` is what they are then.
     ///
     /// # Errors
     /// The bytes are not an object of this type.
-    fn decode(encoded: Encoded<'_>, gvk: Option<&GroupVersionKind>) -> Result<Self, ObjectError>;
+    fn decode_as(bytes: &[u8], gvk: Option<&GroupVersionKind>) -> Result<Self, ObjectError>;
 
-    /// Reads JSON, or protobuf in its envelope.
+    /// Reads an object, whatever its form. Types that know nothing of protobuf see it as JSON.
     ///
     /// # Errors
     /// The bytes are not an object of this type.
-    fn decode_as(bytes: &[u8], gvk: Option<&GroupVersionKind>) -> Result<Self, ObjectError> {
-        Self::decode(Encoded::new(bytes), gvk)
+    fn decode(encoded: Encoded<'_>, gvk: Option<&GroupVersionKind>) -> Result<Self, ObjectError> {
+        match encoded.open(gvk)? {
+            Opened::Json(text) => Self::decode_as(&text, gvk),
+            Opened::Message { schema, message, gvk } => {
+                let value = protobuf::decode_message(&schema, message).map_err(ObjectError::of)?;
+                Self::decode_as(value.to_string().as_bytes(), Some(&gvk))
+            }
+        }
     }
 }
 
@@ -99,9 +105,13 @@ impl<T: Resource + DeserializeOwned + Send + Sync + 'static> Object for T {
         self.meta().owner_references()
     }
 
+    fn decode_as(bytes: &[u8], gvk: Option<&GroupVersionKind>) -> Result<Self, ObjectError> {
+        Self::decode(Encoded::new(bytes), gvk)
+    }
+
     fn decode(encoded: Encoded<'_>, gvk: Option<&GroupVersionKind>) -> Result<Self, ObjectError> {
         match encoded.open(gvk)? {
-            Opened::Json(text) => serde_json::from_slice(&text).map_err(ObjectError::of),
+            Opened::Json(text) => encoded.json(&text),
             Opened::Message { schema, message, gvk } => {
                 // What the envelope says is not in the message: a type that is another would not notice.
                 if gvk.kind != T::gvk().kind {
@@ -132,9 +142,13 @@ impl Object for PartialObjectMetadata {
         self.metadata.owner_references()
     }
 
+    fn decode_as(bytes: &[u8], gvk: Option<&GroupVersionKind>) -> Result<Self, ObjectError> {
+        Self::decode(Encoded::new(bytes), gvk)
+    }
+
     fn decode(encoded: Encoded<'_>, gvk: Option<&GroupVersionKind>) -> Result<Self, ObjectError> {
         match encoded.open(gvk)? {
-            Opened::Json(text) => serde_json::from_slice(&text).map_err(ObjectError::of),
+            Opened::Json(text) => encoded.json(&text),
             Opened::Message { schema, message, .. } => {
                 protobuf::from_message(&schema, message, encoded.wants_managed_fields()).map_err(ObjectError::of)
             }
@@ -161,6 +175,10 @@ impl Object for Unstructured {
 
     fn owners(&self) -> Cow<'_, [OwnerReference]> {
         Cow::Owned(self.owner_references())
+    }
+
+    fn decode_as(bytes: &[u8], gvk: Option<&GroupVersionKind>) -> Result<Self, ObjectError> {
+        Self::decode(Encoded::new(bytes), gvk)
     }
 
     fn decode(encoded: Encoded<'_>, gvk: Option<&GroupVersionKind>) -> Result<Self, ObjectError> {

@@ -237,7 +237,9 @@ impl<K: Object, S: ReflectorStore<K>> Reflector<K, S> {
         same.then_some((key, known))
     }
 
-    fn read(&self, mut encoded: Encoded<'_>, kind: Option<&GroupVersionKind>) -> Read<K> {
+    fn read(&self, encoded: Encoded<'_>, kind: Option<&GroupVersionKind>) -> Read<K> {
+        // What is read here is kept for long.
+        let mut encoded = encoded.compact();
         if self.machine.config().no_managed_fields {
             encoded = encoded.without_managed_fields();
         }
