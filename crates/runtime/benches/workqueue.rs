@@ -96,10 +96,12 @@ struct Nothing {
     round: Notify,
 }
 
-impl Reconciler for Arc<Nothing> {
+struct NoOp(Arc<Nothing>);
+
+impl Reconciler for NoOp {
     async fn reconcile(&self, _: Key) -> Result<Action, ReconcileError> {
-        if self.left.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.round.notify_one();
+        if self.0.left.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.0.round.notify_one();
         }
         Ok(Action::Done)
     }
@@ -109,7 +111,7 @@ impl Reconciler for Arc<Nothing> {
 async fn reconciles(keys: &[Key], workers: usize) -> Duration {
     let clock: SharedClock = Arc::new(RealClock::new());
     let nothing = Arc::new(Nothing::default());
-    let controller = Controller::new(Arc::clone(&nothing), Arc::clone(&clock)).max_concurrent_reconciles(workers);
+    let controller = Controller::new(NoOp(Arc::clone(&nothing)), Arc::clone(&clock)).max_concurrent_reconciles(workers);
     let queue = controller.queue().clone();
     let running = tokio::spawn(controller.run());
     let begun = clock.monotonic();

@@ -68,6 +68,7 @@ impl fmt::Display for ManagerError {
 
 impl std::error::Error for ManagerError {}
 
+type Bound = Box<dyn FnOnce(&[SocketAddr]) + Send>;
 type Prepared = BoxFuture<'static, Result<(), String>>;
 type Prepare = Box<dyn FnOnce(&Context, &Registry) -> Prepared + Send>;
 
@@ -92,7 +93,7 @@ pub struct Manager {
     controllers: Vec<Prepare>,
     others: Vec<Prepare>,
     graceful_shutdown: Duration,
-    bound: Option<Box<dyn FnOnce(&[SocketAddr]) + Send>>,
+    bound: Option<Bound>,
 }
 
 impl fmt::Debug for Manager {
