@@ -3,7 +3,7 @@
 //! `cargo bench -p capstan-scheduler`, or with sizes: `cargo bench -p capstan-scheduler -- 500 5000`. A decision is
 //! looking for a node and assuming the pod there; reading the pod is shown apart.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a program that prints what it has measured")]
+#![expect(clippy::unwrap_used, reason = "a program that prints what it has measured")]
 
 use std::{sync::Arc, time::Duration};
 

@@ -168,8 +168,7 @@ impl Plugin for VolumeRestrictions {
 
     fn pre_filter(&self, cycle: Cycle<'_>) -> Result<Option<Box<dyn Filter>>, Status> {
         let mut once = BTreeSet::new();
-        for (claim, ephemeral) in cycle.pod.claims().filter(|(_, ephemeral)| !ephemeral) {
-            debug_assert!(!ephemeral);
+        for (claim, _) in cycle.pod.claims().filter(|(_, ephemeral)| !ephemeral) {
             let found = find(&cycle.cache.world, cycle.pod, &claim)?;
             let modes = found.spec.as_ref().and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default();
             if modes.iter().any(|mode| mode == "ReadWriteOncePod") {
