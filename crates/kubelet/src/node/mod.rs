@@ -78,6 +78,7 @@ pub struct Node {
     info: NodeInfo,
     pods: SharedIndexInformer<Pod>,
     services: SharedIndexInformer<Service>,
+    _factories: [SharedInformerFactory; 2],
     static_pods: Option<PathBuf>,
     signals: SignalSource,
 }
@@ -167,10 +168,12 @@ impl NodeBuilder {
         info.limitations = runtime.limitations();
         let source = Arc::new(self.client.clone());
         let config = Config { field_selector: format!("spec.nodeName={}", self.name), ..Config::default() };
-        let pods = SharedInformerFactory::new(source.clone(), self.clock.clone(), self.ids.clone())
-            .config(config)
-            .informer::<Pod>();
-        let services = SharedInformerFactory::new(source, self.clock.clone(), self.ids.clone()).informer::<Service>();
+        let factory = |config: Config| {
+            SharedInformerFactory::new(source.clone(), self.clock.clone(), self.ids.clone()).config(config)
+        };
+        // The factories are kept: informers end with the factory that made them.
+        let factories = [factory(config), factory(Config::default())];
+        let (pods, services) = (factories[0].informer::<Pod>(), factories[1].informer::<Service>());
         let of = |name: &str| {
             info.allocatable
                 .get(name)
@@ -200,6 +203,7 @@ impl NodeBuilder {
             info,
             pods,
             services,
+            _factories: factories,
             static_pods: self.static_pods,
             signals: self.signals.unwrap_or_else(|| Arc::new(move || machine::signals(&root))),
         }

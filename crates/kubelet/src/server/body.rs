@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http_body::Frame;
+use http_body::{Frame, SizeHint};
 use tokio::sync::mpsc;
 
 /// A body.
@@ -30,6 +30,17 @@ impl Body {
 impl http_body::Body for Body {
     type Data = Bytes;
     type Error = Infallible;
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Body::Text(None))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Body::Text(text) => SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64)),
+            Body::Chunks(_) => SizeHint::default(),
+        }
+    }
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match &mut *self {

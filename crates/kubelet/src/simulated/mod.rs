@@ -102,8 +102,9 @@ impl Nodes {
     pub async fn run(self, stop: Stop) {
         let config = Config { field_selector: "spec.nodeName!=".to_owned(), ..Config::default() };
         let source = Arc::new(self.client.clone());
-        let informer =
-            SharedInformerFactory::new(source, self.clock.clone(), self.ids.clone()).config(config).informer::<Pod>();
+        // The factory is kept: informers end with the factory that made them.
+        let factory = SharedInformerFactory::new(source, self.clock.clone(), self.ids.clone()).config(config);
+        let informer = factory.informer::<Pod>();
         let changed = Arc::new(Changed::default());
         let (added, updated, deleted) = (changed.clone(), changed.clone(), changed.clone());
         let handler = HandlerFuncs::new()
@@ -122,7 +123,7 @@ impl Nodes {
             () = pods.run(&changed) => {}
             () = stop.stopped() => {}
         }
-        informer.shut_down();
+        factory.shut_down();
         keeping.abort();
         watching.abort();
     }

@@ -10,7 +10,7 @@ use capstan_kubelet::{
     runtime::{Runtime as _, process::Process},
 };
 use capstan_runtime::{Stop, Stopper};
-use capstan_server::{Config, Server, authorization::UserInfo};
+use capstan_server::{Config, Server, authentication::TokenIssuer, authorization::UserInfo, pki::PrivateKey};
 use capstan_storage::{Memory, Options};
 use k8s_openapi::api::core::v1::{ConfigMap, Event as CoreEvent, Pod, ServiceAccount};
 use serde_json::{Value, json};
@@ -45,9 +45,21 @@ pub(crate) async fn build(client: &Client, dir: &std::path::Path) -> Option<Node
     Some(builder.build())
 }
 
+/// Who signs the tokens of pods.
+fn issuer() -> TokenIssuer {
+    TokenIssuer {
+        issuer: "https://kubernetes.default.svc".into(),
+        key: Arc::new(PrivateKey::generate()),
+        api_audiences: vec!["https://kubernetes.default.svc".into()],
+        max_expiration_seconds: None,
+        extend_expiration: false,
+    }
+}
+
 impl World {
     pub(crate) async fn new(name: &str) -> Option<Self> {
-        let server = Server::start(Arc::new(Memory::new(Options::default())), Config::default()).await.unwrap();
+        let config = Config { token_issuer: Some(issuer()), ..Config::default() };
+        let server = Server::start(Arc::new(Memory::new(Options::default())), config).await.unwrap();
         let client = Client::from_service(server.as_user(UserInfo::new("admin", ["system:masters"])));
         let account: ServiceAccount = serde_json::from_value(json!({"metadata": {"name": "default"}})).unwrap();
         Api::<ServiceAccount>::namespaced(&client, "default").create(&account).await.unwrap();

@@ -47,6 +47,8 @@ const ATTACHED_CHUNKS: usize = 256;
 const CHUNK: usize = 16 * 1024;
 /// How much of the output of a probe or a hook is kept.
 const MAX_SYNC_OUTPUT: usize = 16 * 1024;
+/// How long a shim that has ended may still be heard.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 /// How many sizes of a terminal may wait.
 const RESIZES: usize = 16;
 /// How much may wait between a container and who is attached.
@@ -140,17 +142,30 @@ impl Container {
             (child, out.into_iter().chain(err).collect())
         };
         let mut child = child;
-        let outer = tokio::select! {
-            started = self.handshake(&listener) => started?,
-            ended = child.wait() => {
-                let status = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
-                for pump in pumps {
-                    let _ = pump.await;
-                }
-                let said = crate::logs::tail(&self.log, 5, 1024);
-                return Err(RuntimeError::Failed(format!("the shim ended before the container began ({status}): {said}")));
-            }
+        let handshake = self.handshake(&listener);
+        tokio::pin!(handshake);
+        let begun = tokio::select! {
+            biased;
+            begun = &mut handshake => Some(begun),
+            _ = child.wait() => None,
         };
+        // A container may end before its beginning was heard of: what the shim said is still to be read.
+        let begun = match begun {
+            Some(begun) => Some(begun),
+            None => tokio::select! {
+                biased;
+                begun = &mut handshake => Some(begun),
+                () = clock.sleep(LAST_WORDS) => None,
+            },
+        };
+        let Some(begun) = begun else {
+            for pump in pumps {
+                let _ = pump.await;
+            }
+            let said = crate::logs::tail(&self.log, 5, 1024);
+            return Err(RuntimeError::Failed(format!("the shim ended before the container began: {said}")));
+        };
+        let outer = begun?;
         tokio::spawn(self.clone().supervise(child, outer, pumps, log, clock.clone()));
         Ok(())
     }
