@@ -24,7 +24,6 @@ mod garbage_collector;
 mod hash;
 mod history;
 mod job;
-mod loops;
 mod legacy_token_cleaner;
 mod metadata;
 mod namespace;
