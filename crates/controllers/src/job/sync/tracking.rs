@@ -43,7 +43,7 @@ impl<'a> Sync<'a> {
 
     /// Notes the pods that have ended in the status. Gives those that lose their finalizer once that is written;
     /// [`Sync::flush`] says whether it must be.
-    pub(super) fn track(&mut self) -> Vec<&'a Pod> {
+    pub(in crate::job) fn track(&mut self) -> Vec<&'a Pod> {
         self.clean_uncounted();
         let (mut free, mut new_indexes) = (Vec::new(), Vec::new());
         let mut pods = self.pods.clone();
@@ -118,12 +118,12 @@ impl<'a> Sync<'a> {
     }
 
     /// Whether the status must be written now. Asked once, it begins anew.
-    pub(super) fn flush(&mut self) -> bool {
+    pub(in crate::job) fn flush(&mut self) -> bool {
         std::mem::take(&mut self.flush)
     }
 
     /// These pods have lost their finalizers.
-    pub(super) fn counted<'p>(&mut self, pods: impl IntoIterator<Item = &'p Pod>) {
+    pub(in crate::job) fn counted<'p>(&mut self, pods: impl IntoIterator<Item = &'p Pod>) {
         for pod in pods {
             self.with_finalizer.remove(uid(pod));
         }
@@ -131,7 +131,7 @@ impl<'a> Sync<'a> {
     }
 
     /// Ends the Job, if all its pods are counted and gone.
-    pub(super) fn finish(&mut self) {
+    pub(in crate::job) fn finish(&mut self) {
         let open = !self.uncounted(false).is_empty() || !self.uncounted(true).is_empty() || self.counts.2 > 0;
         let Some(finished) = self.finished.clone().filter(|_| !self.too_many && !open) else { return };
         self.flush = true;
