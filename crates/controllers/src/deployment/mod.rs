@@ -6,6 +6,8 @@ mod plan;
 mod revision;
 mod sizes;
 mod status;
+#[cfg(test)]
+mod tests;
 
 use std::{sync::Arc, time::Duration};
 

@@ -114,7 +114,7 @@ fn print(to: &mut String, of: &str, value: Option<&Value>, with_type: bool) {
 }
 
 /// The suffixes of quantities: what they multiply by, as a power of two or of ten.
-const SUFFIXES: [(&str, bool, i32); 18] = [
+const SUFFIXES: [(&str, bool, i32); 16] = [
     ("Ki", true, 10),
     ("Mi", true, 20),
     ("Gi", true, 30),
@@ -131,8 +131,6 @@ const SUFFIXES: [(&str, bool, i32); 18] = [
     ("P", false, 15),
     ("E", false, 18),
     ("", false, 0),
-    ("e", false, 0),
-    ("E", false, 0),
 ];
 
 /// A quantity as Go keeps it: a number and a power of ten, and the text it was read from. Numbers that do not fit in 64
