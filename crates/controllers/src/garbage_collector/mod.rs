@@ -1,13 +1,14 @@
 //! `garbage-collector-controller`: what belongs to nobody any longer goes.
 //!
 //! The [`graph`] says whom to look at; whether an object goes is decided by what the server says now of it and of its
-//! owners, and the server is asked to delete exactly that object. A graph that is behind costs a question, not an object.
+//! owners, and the server is asked to delete exactly that object. A graph that is behind costs a question, not an
+//! object.
 
 mod absent;
 mod graph;
-#[cfg(test)]
-mod graph_tests;
 mod sweep;
+#[cfg(test)]
+mod tests;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
