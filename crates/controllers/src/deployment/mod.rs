@@ -75,7 +75,7 @@ fn controller_in<K: Object, O: Object + Resource>(object: &K, owners: &Lister<O>
     let references = object.owners();
     let reference = controller_of(&references)?;
     let owner = owners.namespace(object.identity().namespace).get(&reference.name)?;
-    (reference.kind == O::KIND && reference.uid == owner.identity().uid).then_some(owner)
+    (*reference.kind == *O::gvk().kind && reference.uid == owner.identity().uid).then_some(owner)
 }
 
 struct DeploymentLoop {

@@ -1,6 +1,7 @@
 //! What a loop has written and its cache does not show yet.
 
 use std::{
+    any::TypeId,
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -32,10 +33,10 @@ pub(crate) struct Expectations {
 #[derive(Debug, Default)]
 struct Pending {
     since: Moment,
-    /// Objects that must be seen: their kinds, keys and versions.
-    created: Vec<(&'static str, Key, u64)>,
-    /// Objects that must be seen as deleted: their kinds, keys and uids.
-    deleted: Vec<(&'static str, Key, String)>,
+    /// Objects that must be seen: their types, keys and versions.
+    created: Vec<(TypeId, Key, u64)>,
+    /// Objects that must be seen as deleted: their types, keys and uids.
+    deleted: Vec<(TypeId, Key, String)>,
     /// The version that the owner itself must have.
     owner: u64,
 }
@@ -65,12 +66,14 @@ impl Expectations {
     /// An object was created, or changed.
     pub(crate) fn created<K: Object + Resource>(&self, owner: &Key, object: &K) {
         let written = version(object.identity().resource_version);
-        self.note(owner, |pending| pending.created.push((K::KIND, Key::of(object), written)));
+        self.note(owner, |pending| pending.created.push((TypeId::of::<K>(), Key::of(object), written)));
     }
 
     /// An object was deleted.
     pub(crate) fn deleted<K: Object + Resource>(&self, owner: &Key, object: &K) {
-        self.note(owner, |pending| pending.deleted.push((K::KIND, Key::of(object), object.identity().uid.to_owned())));
+        self.note(owner, |pending| {
+            pending.deleted.push((TypeId::of::<K>(), Key::of(object), object.identity().uid.to_owned()))
+        });
     }
 
     /// The owner itself was written.
@@ -109,15 +112,15 @@ impl Expectations {
                 pending.created.retain(|(kind, key, written)| {
                     let seen = || store.get_by_key(key.as_str());
                     let is_older = |object: Arc<K>| version(object.identity().resource_version) < *written;
-                    *kind != K::KIND || (known < *written && seen().is_none_or(is_older))
+                    *kind != TypeId::of::<K>() || (known < *written && seen().is_none_or(is_older))
                 });
             }
             pending.deleted.retain(|(kind, key, uid)| {
                 let still = |seen: Arc<K>| seen.identity().uid == uid && seen.meta().deletion_timestamp().is_none();
-                *kind != K::KIND || store.get_by_key(key.as_str()).is_some_and(still)
+                *kind != TypeId::of::<K>() || store.get_by_key(key.as_str()).is_some_and(still)
             });
-            pending.created.iter().all(|(kind, ..)| *kind != K::KIND)
-                && pending.deleted.iter().all(|(kind, ..)| *kind != K::KIND)
+            pending.created.iter().all(|(kind, ..)| *kind != TypeId::of::<K>())
+                && pending.deleted.iter().all(|(kind, ..)| *kind != TypeId::of::<K>())
         })
     }
 }

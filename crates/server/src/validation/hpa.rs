@@ -89,7 +89,9 @@ fn reference(reference: &Map, wanted: Version, path: &Path<'_>, errors: &mut Err
     let detail = match (version.matches('/').count(), wanted) {
         (_, Version::Any) => return,
         (2.., _) => format!("unexpected GroupVersion string: {version}"),
-        (slashes, Version::WithGroup) if slashes == 0 || version.starts_with('/') => "apiVersion must specify API group".to_owned(),
+        (slashes, Version::WithGroup) if slashes == 0 || version.starts_with('/') => {
+            "apiVersion must specify API group".to_owned()
+        }
         _ => return,
     };
     errors.push(Error::invalid(path.child("apiVersion"), version, detail));
