@@ -254,12 +254,14 @@ mod tests {
     #[test]
     fn where_values_come_from() {
         check(
-            json!({"name": "c", "envFrom": [{"prefix": "P_", "configMapRef": {"name": "m"}}, {"secretRef": {"name": "s"}}],
+            json!({"name": "c",
+                "envFrom": [{"prefix": "P_", "configMapRef": {"name": "m"}}, {"secretRef": {"name": "s"}}],
                 "env": [{"name": "X", "value": "$(P_k) at $(MY_DB_SERVICE_HOST)"},
                         {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
                         {"name": "L", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['a']"}}},
                         {"name": "K", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "other"}}},
-                        {"name": "N", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "no", "optional": true}}}]}),
+                        {"name": "N", "valueFrom": {"configMapKeyRef":
+                            {"name": "m", "key": "no", "optional": true}}}]}),
             Ok(&["P_k=v", "P_other=w", "password=secret", "X=v at 10.0.0.5", "IP=10.1.1.1", "L=b", "K=w"]),
         );
         check(

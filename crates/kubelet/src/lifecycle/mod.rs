@@ -5,8 +5,8 @@
 //! runs containers drives it with the answers of its runtime, a simulated one with rules.
 //!
 //! The contract of the driver: each `Action` but [`Action::Event`] is answered by the inputs that it names; a
-//! container that has started ends with one [`Input::Exited`]; and [`Lifecycle::next`] is called after each input, after
-//! each [`Lifecycle::update`] and when [`Lifecycle::deadline`] is reached.
+//! container that has started ends with one [`Input::Exited`]; and [`Lifecycle::next`] is called after each input,
+//! after each [`Lifecycle::update`] and when [`Lifecycle::deadline`] is reached.
 
 mod backoff;
 mod conditions;

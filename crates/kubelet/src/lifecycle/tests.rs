@@ -8,13 +8,16 @@ use serde_json::{Value, json};
 
 use super::{Action, Exit, Input, Lifecycle, Outcome, ProbeKind, StartFailure};
 
+/// What comes of starting a container of a name.
+type Starts = dyn Fn(&str) -> Option<StartFailure>;
+
 /// A pod with a machine, a clock, and a driver that does at once what it is asked for.
 struct Play {
     life: Lifecycle,
     clock: ManualClock,
     trace: String,
     /// What is answered when a container of that name is to be started.
-    start: Box<dyn Fn(&str) -> Option<StartFailure>>,
+    start: Box<Starts>,
     /// What a probe is answered.
     probe: Box<dyn Fn(ProbeKind, u64) -> Outcome>,
     /// Exit codes by container, for those that end as soon as they have started.
@@ -273,7 +276,8 @@ fn init_containers_run_in_order_and_sidecars_stay() {
         "restartPolicy": "Never",
         "initContainers": [
             {"name": "i1", "image": "x"},
-            {"name": "s", "image": "x", "restartPolicy": "Always", "startupProbe": {"periodSeconds": 1, "failureThreshold": 9}},
+            {"name": "s", "image": "x", "restartPolicy": "Always",
+             "startupProbe": {"periodSeconds": 1, "failureThreshold": 9}},
             {"name": "i2", "image": "x"}],
         "containers": [{"name": "a", "image": "x"}]}));
     play.probe = Box::new(|_, at| if at < 2 { Outcome::Failure("no".into()) } else { Outcome::Success });

@@ -181,7 +181,8 @@ mod tests {
         );
         let affinity = |operator: &str| {
             json!({"containers": [], "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
-                {"nodeSelectorTerms": [{"matchExpressions": [{"key": "gen", "operator": operator, "values": ["2"]}]}]}}}})
+                {"nodeSelectorTerms": [{"matchExpressions": [
+                    {"key": "gen", "operator": operator, "values": ["2"]}]}]}}}})
         };
         check(affinity("Gt"), "yes");
         check(

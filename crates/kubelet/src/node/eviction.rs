@@ -71,7 +71,7 @@ pub fn takes_under_pressure(health: &Health, pod: &Pod) -> bool {
         return true;
     }
     let best_effort = pod.spec.as_ref().is_some_and(|spec| qos_class(spec) == "BestEffort");
-    !health.disk_pressure && !(health.memory_pressure && best_effort)
+    !(health.disk_pressure || health.memory_pressure && best_effort)
 }
 
 #[cfg(test)]

@@ -69,7 +69,9 @@ impl Target {
             return tokio::select! {
                 answer = asked => answer,
                 () = self.shared.clock.sleep(timeout) => {
-                    Outcome::Failure(format!("timeout: failed to connect service \"{address}\" within {seconds}s: context deadline exceeded"))
+                    Outcome::Failure(format!(
+                        "timeout: failed to connect service \"{address}\" within {seconds}s: context deadline exceeded"
+                    ))
                 }
             };
         }
@@ -95,14 +97,17 @@ impl Target {
             };
             let output = capstan_api::go::quote(&String::from_utf8_lossy(&output));
             return Err(format!(
-                "Exec lifecycle hook ([{shown}]) for Container \"{name}\" in Pod \"{pod_name}\" failed - error: {error}, \
-                 message: {output}"
+                "Exec lifecycle hook ([{shown}]) for Container \"{name}\" in Pod \"{pod_name}\" failed - error: \
+                 {error}, message: {output}"
             ));
         }
         if let Some(get) = &handler.http_get {
             return self.http(get, FOREVER).await.map(drop).map_err(|error| {
                 let path = get.path.as_deref().unwrap_or_default();
-                format!("HTTP lifecycle hook ({path}) for Container \"{name}\" in Pod \"{pod_name}\" failed - error: {error}")
+                format!(
+                    "HTTP lifecycle hook ({path}) for Container \"{name}\" in Pod \"{pod_name}\" failed - error: \
+                     {error}"
+                )
             });
         }
         if let Some(sleep) = &handler.sleep {

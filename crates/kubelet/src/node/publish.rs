@@ -13,11 +13,13 @@ use super::shared::Shared;
 /// How long after a write that failed it is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// A status, its number, and the pod that it is of.
+type Newest = (u64, Option<Box<(Arc<Pod>, PodStatus)>>);
+
 /// Writes the statuses of one pod, one at a time and only the newest.
 pub(super) struct Publisher {
     shared: Arc<Shared>,
-    /// The API object's name, namespace and uid; a static pod's are those of its mirror.
-    newest: watch::Sender<(u64, Option<Box<(Arc<Pod>, PodStatus)>>)>,
+    newest: watch::Sender<Newest>,
     written: watch::Receiver<u64>,
     last: Option<PodStatus>,
     number: u64,
@@ -26,7 +28,7 @@ pub(super) struct Publisher {
 
 impl Publisher {
     pub(super) fn new(shared: &Arc<Shared>, pod: &Arc<Pod>) -> Self {
-        let (newest, mut wanted) = watch::channel((0, None::<Box<(Arc<Pod>, PodStatus)>>));
+        let (newest, mut wanted) = watch::channel::<Newest>((0, None));
         let (done, written) = watch::channel(0);
         let writer = shared.clone();
         tokio::spawn(async move {

@@ -79,8 +79,8 @@ impl Start {
         let image = self.container.image.clone().unwrap_or_default();
         if !is_reference(&image) {
             let text = format!(
-                "Failed to apply default image tag \"{image}\": couldn't parse image name \"{image}\": invalid reference \
-                 format"
+                "Failed to apply default image tag \"{image}\": couldn't parse image name \"{image}\": invalid \
+                 reference format"
             );
             self.event(true, "InspectFailed", text.clone());
             return Err(StartFailure::InvalidImageName(text));
@@ -89,7 +89,7 @@ impl Start {
         let mut request = ImageRequest { image: image.clone(), has_command, pull_secrets: Vec::new() };
         let present = self.shared.runtime.image_status(&request).await;
         let present = present.map_err(|error| StartFailure::Inspect(error.to_string()))?;
-        let latest = !image.contains('@') && (!image_tag(&image).is_some_and(|tag| tag != "latest"));
+        let latest = !image.contains('@') && image_tag(&image).is_none_or(|tag| tag == "latest");
         let default = if latest { "Always" } else { "IfNotPresent" };
         match (self.container.image_pull_policy.as_deref().unwrap_or(default), present) {
             ("IfNotPresent" | "Never", Some(id)) => {
@@ -279,7 +279,8 @@ fn hosts_file(pod: &Pod, ips: &[String], sandbox: &SandboxConfig) -> String {
         format!("# Kubernetes-managed hosts file (host network).\n{node}")
     } else {
         let mut text = "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost \
-             ip6-loopback\nfe00::\tip6-localnet\nfe00::\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n"
+             ip6-loopback\nfe00::\tip6-localnet\nfe00::\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\t\
+             ip6-allrouters\n"
             .to_owned();
         for ip in ips {
             text.push_str(&format!("{ip}\t{}\n", sandbox.hostname));

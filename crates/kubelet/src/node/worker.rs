@@ -48,7 +48,7 @@ struct Instance {
 /// What an answer tells besides its input.
 enum Report {
     Input(Input),
-    Sandbox(Result<(String, Vec<String>), String>, SandboxConfig),
+    Sandbox(Result<(String, Vec<String>), String>, Box<SandboxConfig>),
     Volumes(Box<Volumes>, Result<BTreeMap<String, Prepared>, String>),
     Started(usize, u32, Result<Started, crate::lifecycle::StartFailure>),
 }
@@ -175,7 +175,7 @@ impl Worker {
             }
             Report::Sandbox(result, config) => match result {
                 Ok((id, ips)) => {
-                    self.sandbox = Some((id, config));
+                    self.sandbox = Some((id, *config));
                     Input::SandboxReady { ips }
                 }
                 Err(message) => Input::SandboxFailed { message },
@@ -289,7 +289,7 @@ impl Worker {
                 tokio::spawn(async move {
                     let made = shared.runtime.run_sandbox(&config).await;
                     let made = made.map(|sandbox| (sandbox.id, sandbox.ips)).map_err(|error| error.to_string());
-                    let _ = reports.send(Report::Sandbox(made, config)).await;
+                    let _ = reports.send(Report::Sandbox(made, Box::new(config))).await;
                 });
             }
             Action::Start { container, attempt } => {

@@ -183,9 +183,8 @@ impl KubeletServer {
     }
 
     fn pods(&self) -> Response<Body> {
-        json(
-            &serde_json::json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": self.shared.all_pods()}),
-        )
+        let items = self.shared.all_pods();
+        json(&serde_json::json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}))
     }
 
     fn metrics(&self) -> String {

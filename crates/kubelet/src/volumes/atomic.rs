@@ -1,7 +1,7 @@
 //! Files that change all at once: they lie in a directory of their own, and a link is moved to it.
 //!
-//! Readers see `name` → `..data/name`, `..data` → `..2026_01_01_…`. A new set of files is written beside the old one,
-//! and one rename makes it the present one.
+//! Readers see `name` → `..data/name`, `..data` → `..2026_01_01_…`. A new set of files is written beside the old
+//! one, and one rename makes it the present one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

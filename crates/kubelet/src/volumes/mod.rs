@@ -180,9 +180,9 @@ fn host_path(path: &Path, kind: &str) -> Result<(), String> {
         }
         "Directory" if !is(fs::FileType::is_dir) => fail("a directory"),
         "File" if !is(fs::FileType::is_file) => fail("a file"),
-        "Socket" if !is(|kind| kind.is_socket()) => fail("a socket file"),
-        "CharDevice" if !is(|kind| kind.is_char_device()) => fail("a character device"),
-        "BlockDevice" if !is(|kind| kind.is_block_device()) => fail("a block device"),
+        "Socket" if !is(fs::FileType::is_socket) => fail("a socket file"),
+        "CharDevice" if !is(fs::FileType::is_char_device) => fail("a character device"),
+        "BlockDevice" if !is(fs::FileType::is_block_device) => fail("a block device"),
         "" if !path.exists() => fs::create_dir_all(path).map_err(|error| error.to_string()),
         _ => Ok(()),
     }

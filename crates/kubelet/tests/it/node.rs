@@ -6,7 +6,7 @@ use capstan_runtime::Stopper;
 use k8s_openapi::api::core::v1::{ConfigMap, Node as NodeObject};
 use serde_json::{Value, json};
 
-use crate::world::{World, build, phase, ready, sh, waiting};
+use crate::world::{World, build, phase, processes, ready, sh, waiting};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn from_a_pod_to_its_words_and_its_end() {
@@ -37,7 +37,9 @@ async fn from_a_pod_to_its_words_and_its_end() {
     assert!(container.container_id.as_ref().unwrap().starts_with("process://"));
     assert_eq!(world.log("hello", "c", 0), "made\nhello\na certificate\ndefault\ntoken\n443\n");
     assert_eq!(world.event("hello", "Started").await, "Container started");
-    world.pods().delete("hello", &DeleteOptions::default()).await.unwrap();
+    // A pod that has ended goes at once, and the node may be the one who takes it away.
+    let deleted = world.pods().delete("hello", &DeleteOptions::default()).await;
+    assert!(deleted.err().is_none_or(|error| error.is_not_found()));
     world.until_gone("hello").await;
     let node = Api::<NodeObject>::all(&world.client).get("node-1").await.unwrap();
     assert!(node.status.unwrap().conditions.unwrap().iter().any(|c| c.type_ == "Ready" && c.status == "True"));
@@ -59,7 +61,8 @@ async fn probed_updated_and_gracefully_ended() {
                 "command": sh("trap 'echo term >> /out/trace; exit 0' TERM; echo up > /tmp/up; \
                                until grep -q blue /etc/settings/colour; do sleep 0.05; done; echo blue >> /out/trace; \
                                while :; do sleep 0.05; done"),
-                "readinessProbe": {"exec": {"command": ["grep", "-q", "blue", "/etc/settings/colour"]}, "periodSeconds": 1},
+                "readinessProbe": {"periodSeconds": 1,
+                    "exec": {"command": ["grep", "-q", "blue", "/etc/settings/colour"]}},
                 "lifecycle": {"postStart": {"exec": {"command": sh("echo post >> /out/trace")}},
                               "preStop": {"exec": {"command": sh("echo pre >> /out/trace")}}},
                 "volumeMounts": [{"name": "s", "mountPath": "/etc/settings"}, {"name": "o", "mountPath": "/out"}]}],
@@ -146,7 +149,8 @@ async fn static_pods_are_mirrored_and_a_node_that_returns_goes_on() {
     let manifest = "apiVersion: v1\nkind: Pod\nmetadata: {name: fixed}\nspec: {terminationGracePeriodSeconds: 1, \
                     containers: [{name: c, image: busybox, command: [sleep, '1000']}]}\n";
     std::fs::write(world.dir.join("manifests/fixed.yaml"), manifest).unwrap();
-    let node = build(&world.client, &world.dir).await.unwrap();
+    let runtime = processes(&world.dir).await.unwrap();
+    let node = build(&world.client, &world.dir, runtime);
     let (stopper, stop) = Stopper::new();
     world.shared = node.shared();
     world.node = Some(tokio::spawn(node.run(stop)));

@@ -92,7 +92,7 @@ async fn a_container_has_its_own_processes_files_and_name() {
         read_only,
     };
     let mut config = script(
-        "echo pid $$; hostname; cat /var/run/secrets/it/greeting; touch /var/run/secrets/it/x || echo read-only; \
+        "echo pid $$; hostname; cat /var/run/secrets/it/greeting; touch /var/run/secrets/it/x 2>&1 || echo read-only; \
          touch /data/written; echo $GREETING; touch /etc/capstan-was-here && echo wrote; ls /proc | grep -c '^[0-9]'; \
          test -e /root/.. && exit 7",
     );

@@ -20,13 +20,13 @@ use tokio_tungstenite::{
 
 use crate::world::{World, ready, sh};
 
-struct Reach {
+pub(crate) struct Reach {
     address: String,
     _stopper: Stopper,
 }
 
 impl Reach {
-    async fn new(world: &World) -> Self {
+    pub(crate) async fn new(world: &World) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let (stopper, stop) = Stopper::new();
@@ -44,7 +44,7 @@ impl Reach {
         answer
     }
 
-    async fn websocket(&self, path: &str, protocol: &str) -> WebSocketStream<TcpStream> {
+    pub(crate) async fn websocket(&self, path: &str, protocol: &str) -> WebSocketStream<TcpStream> {
         let mut request = format!("ws://{}{path}", self.address).into_client_request().unwrap();
         request.headers_mut().insert("sec-websocket-protocol", protocol.parse().unwrap());
         let stream = TcpStream::connect(&self.address).await.unwrap();
@@ -55,7 +55,7 @@ impl Reach {
 }
 
 /// All that came on each channel until the other side closed.
-async fn collect(socket: &mut WebSocketStream<TcpStream>) -> [String; 4] {
+pub(crate) async fn collect(socket: &mut WebSocketStream<TcpStream>) -> [String; 4] {
     let mut all: [String; 4] = Default::default();
     while let Some(Ok(message)) = socket.next().await {
         if let Message::Binary(bytes) = message {
@@ -128,7 +128,7 @@ async fn logs_commands_and_ports() {
         if let Some(Ok(Message::Binary(bytes))) = socket.next().await {
             decoder.push(&bytes);
         }
-        while let Some(frame) = decoder.next().unwrap() {
+        while let Some(frame) = decoder.decode().unwrap() {
             if let Frame::Data { stream: 3, bytes, .. } = frame {
                 answer.extend(bytes);
             }

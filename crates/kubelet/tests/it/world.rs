@@ -1,13 +1,17 @@
 //! A server and a node with real processes, for one test.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use capstan_api::options::ListOptions;
 use capstan_client::{Api, Client, Event};
 use capstan_clock::{Ids as _, OsIds, RealClock};
 use capstan_kubelet::{
     node::{Node, Shared},
-    runtime::{Runtime as _, process::Process},
+    runtime::{Runtime, process::Process},
 };
 use capstan_runtime::{Stop, Stopper};
 use capstan_server::{Config, Server, authentication::TokenIssuer, authorization::UserInfo, pki::PrivateKey};
@@ -28,21 +32,26 @@ pub(crate) fn shim() -> PathBuf {
     env!("CARGO_BIN_EXE_process-init").into()
 }
 
-pub(crate) async fn build(client: &Client, dir: &std::path::Path) -> Option<Node> {
+/// Containers as processes; none where this machine allows no namespaces.
+pub(crate) async fn processes(dir: &Path) -> Option<Arc<dyn Runtime>> {
     let clock = Arc::new(RealClock::new());
     let ips = vec!["127.0.0.1".to_owned()];
-    let runtime = Process::new(&dir.join("run"), &shim(), ips, clock.clone(), Arc::new(OsIds)).await.unwrap();
+    let runtime = Process::new(&dir.join("run"), &shim(), ips, clock, Arc::new(OsIds)).await.unwrap();
     if runtime.limitations().iter().any(|text| text.starts_with("no mount namespaces")) {
         eprintln!("skipped: this machine allows no mount namespaces");
         return None;
     }
-    let builder = Node::builder(client.clone(), clock, Arc::new(OsIds))
+    Some(Arc::new(runtime))
+}
+
+pub(crate) fn build(client: &Client, dir: &Path, runtime: Arc<dyn Runtime>) -> Node {
+    Node::builder(client.clone(), Arc::new(RealClock::new()), Arc::new(OsIds))
         .name("node-1")
         .root_dir(dir)
-        .runtime(Arc::new(runtime))
+        .runtime(runtime)
         .static_pods(&dir.join("manifests"))
-        .sync_frequency(Duration::from_millis(200));
-    Some(builder.build())
+        .sync_frequency(Duration::from_millis(200))
+        .build()
 }
 
 /// Who signs the tokens of pods.
@@ -58,6 +67,13 @@ fn issuer() -> TokenIssuer {
 
 impl World {
     pub(crate) async fn new(name: &str) -> Option<Self> {
+        let dir = std::env::temp_dir().join(format!("capstan-node-{name}-{}", OsIds.suffix(8)));
+        std::fs::create_dir_all(dir.join("manifests")).unwrap();
+        let runtime = processes(&dir).await?;
+        Some(World::with(dir, runtime).await)
+    }
+
+    pub(crate) async fn with(dir: PathBuf, runtime: Arc<dyn Runtime>) -> Self {
         let config = Config { token_issuer: Some(issuer()), ..Config::default() };
         let server = Server::start(Arc::new(Memory::new(Options::default())), config).await.unwrap();
         let client = Client::from_service(server.as_user(UserInfo::new("admin", ["system:masters"])));
@@ -66,13 +82,11 @@ impl World {
         let ca = json!({"metadata": {"name": "kube-root-ca.crt"}, "data": {"ca.crt": "a certificate\n"}});
         let maps = Api::<ConfigMap>::namespaced(&client, "default");
         maps.create(&serde_json::from_value(ca).unwrap()).await.unwrap();
-        let dir = std::env::temp_dir().join(format!("capstan-node-{name}-{}", OsIds.suffix(8)));
-        std::fs::create_dir_all(dir.join("manifests")).unwrap();
-        let node = build(&client, &dir).await?;
+        let node = build(&client, &dir, runtime);
         let (stopper, stop): (Stopper, Stop) = Stopper::new();
         let shared = node.shared();
         let node = Some(tokio::spawn(node.run(stop)));
-        Some(World { client, shared, dir, stopper, node })
+        World { client, shared, dir, stopper, node }
     }
 
     pub(crate) fn pods(&self) -> Api<Pod> {

@@ -187,8 +187,8 @@ impl Container {
             stream.read_to_string(&mut said).await?;
             if !said.is_empty() {
                 return Err(RuntimeError::Failed(format!(
-                    "failed to create containerd task: failed to create shim task: OCI runtime create failed: unable to \
-                     start container process: {said}: unknown"
+                    "failed to create containerd task: failed to create shim task: OCI runtime create failed: unable \
+                     to start container process: {said}: unknown"
                 )));
             }
             begun = true;

@@ -130,10 +130,10 @@ fn outer(spec: &Spec, path: &str) -> Result<i32, String> {
     let _ = writeln!(control, "pid {}", child.id());
     // Whoever started this is the only one who knows of it: without the node the container must not go on. One thread
     // watches both, because none can be started after the process namespace has been left.
-    if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-        if node_left_first(&control, pid).unwrap_or(false) {
-            let _ = rustix::process::kill_process(pid, Signal::KILL);
-        }
+    if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw)
+        && node_left_first(&control, pid).unwrap_or(false)
+    {
+        let _ = rustix::process::kill_process(pid, Signal::KILL);
     }
     // The container's ends are its own: output ends when the container does.
     let status = child.wait().map_err(|error| format!("wait: {error}"))?;

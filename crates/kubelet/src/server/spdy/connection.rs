@@ -34,7 +34,7 @@ impl<R: AsyncRead + Unpin> Connection<R> {
     /// The next frame that is of interest; streams are accepted and pings answered on the way.
     async fn next(&mut self) -> Option<Frame> {
         loop {
-            match self.decoder.next() {
+            match self.decoder.decode() {
                 Ok(Some(Frame::Ping(number))) => self.frames.send(ping(number)).await.ok()?,
                 Ok(Some(Frame::Open { stream, headers, fin })) => {
                     let reply = self.encoder.reply(stream);

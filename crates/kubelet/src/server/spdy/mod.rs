@@ -86,7 +86,7 @@ impl Decoder {
     ///
     /// # Errors
     /// The peer can't be understood; nothing after this can be either.
-    pub fn next(&mut self) -> Result<Option<Frame>, SpdyError> {
+    pub fn decode(&mut self) -> Result<Option<Frame>, SpdyError> {
         let Some(head) = self.buffer.get(..8) else { return Ok(None) };
         let length = usize::from(head[5]) << 16 | usize::from(head[6]) << 8 | usize::from(head[7]);
         if length > MAX_FRAME {
@@ -240,7 +240,7 @@ mod tests {
             let mut frames = Vec::new();
             for chunk in all.chunks(size) {
                 decoder.push(chunk);
-                while let Some(frame) = decoder.next().unwrap() {
+                while let Some(frame) = decoder.decode().unwrap() {
                     frames.push(frame);
                 }
             }
@@ -273,7 +273,7 @@ mod tests {
             let length = u8::try_from(bytes.len() % 256).unwrap();
             decoder.push(&[0x80, 3, 0, control, 0, 0, 0, length]);
             decoder.push(&bytes);
-            while let Ok(Some(_)) = decoder.next() {}
+            while let Ok(Some(_)) = decoder.decode() {}
         }
     }
 
@@ -282,7 +282,7 @@ mod tests {
         let refused = |bytes: &[u8]| {
             let mut decoder = Decoder::default();
             decoder.push(bytes);
-            decoder.next().unwrap_err()
+            decoder.decode().unwrap_err()
         };
         assert_eq!(refused(&[0x80, 2, 0, 1, 0, 0, 0, 0]), SpdyError::Version);
         assert_eq!(refused(&[0, 0, 0, 1, 0, 0xff, 0xff, 0xff]), SpdyError::TooLarge);
