@@ -163,7 +163,7 @@ impl Cluster {
             }
             self.breathe().await;
         }
-        panic!("{} {name} never came to this, it is at {last:?}", K::KIND);
+        panic!("{} {name} never came to this, it is at {last:?}", K::gvk().kind);
     }
 
     /// Waits until nobody writes any more.
