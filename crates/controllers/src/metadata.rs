@@ -83,6 +83,10 @@ impl Object for ObjectMetadata {
         Cow::Borrowed(&self.owner_references)
     }
 
+    fn decode_as(bytes: &[u8], gvk: Option<&GroupVersionKind>) -> Result<Self, ObjectError> {
+        <Self as Object>::decode(Encoded::new(bytes), gvk)
+    }
+
     fn decode(encoded: Encoded<'_>, gvk: Option<&GroupVersionKind>) -> Result<Self, ObjectError> {
         let object = <Unstructured as Object>::decode(encoded.without_managed_fields(), gvk)?;
         let deleted = object.nested_str(["metadata", "deletionTimestamp"]).ok().flatten();
