@@ -98,7 +98,7 @@ impl Flags {
         if self.leader_elect {
             // Two processes of one machine are two candidates.
             let hostname = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-            let identity = format!("{}_{}", hostname.trim(), OsIds.uuid());
+            let identity = format!("{}_{}", hostname.trim(), OsIds.uid());
             let config = LeaderElectionConfig::new(&identity);
             manager = manager.leader_election_with(&self.lease_namespace, &self.lease_name, config);
         }

@@ -163,13 +163,9 @@ impl Cluster {
             }
             self.breathe().await;
         }
-<<<<<<< HEAD
         let told = self.list::<k8s_openapi::api::core::v1::Event>().await;
         let told: Vec<_> = told.into_iter().filter_map(|event| event.message).collect();
         panic!("{} {name} never came to this, it is at {last:?}; told was {told:#?}", K::KIND);
-=======
-        panic!("{} {name} never came to this, it is at {last:?}", K::gvk().kind);
->>>>>>> lifecycle
     }
 
     /// Waits until nobody writes any more.
