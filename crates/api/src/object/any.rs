@@ -106,7 +106,7 @@ impl<T: Resource + DeserializeOwned + Send + Sync + 'static> Object for T {
     }
 
     fn decode_as(bytes: &[u8], gvk: Option<&GroupVersionKind>) -> Result<Self, ObjectError> {
-        Self::decode(Encoded::new(bytes), gvk)
+        <Self as Object>::decode(Encoded::new(bytes), gvk)
     }
 
     fn decode(encoded: Encoded<'_>, gvk: Option<&GroupVersionKind>) -> Result<Self, ObjectError> {
@@ -143,7 +143,7 @@ impl Object for PartialObjectMetadata {
     }
 
     fn decode_as(bytes: &[u8], gvk: Option<&GroupVersionKind>) -> Result<Self, ObjectError> {
-        Self::decode(Encoded::new(bytes), gvk)
+        <Self as Object>::decode(Encoded::new(bytes), gvk)
     }
 
     fn decode(encoded: Encoded<'_>, gvk: Option<&GroupVersionKind>) -> Result<Self, ObjectError> {
@@ -178,7 +178,7 @@ impl Object for Unstructured {
     }
 
     fn decode_as(bytes: &[u8], gvk: Option<&GroupVersionKind>) -> Result<Self, ObjectError> {
-        Self::decode(Encoded::new(bytes), gvk)
+        <Self as Object>::decode(Encoded::new(bytes), gvk)
     }
 
     fn decode(encoded: Encoded<'_>, gvk: Option<&GroupVersionKind>) -> Result<Self, ObjectError> {
