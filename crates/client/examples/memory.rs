@@ -26,7 +26,8 @@ const PAGE: usize = 500;
 /// Who manages which fields of a pod of a Deployment.
 const MANAGED: &str = r#"{"manager":"kube-controller-manager","operation":"Update","apiVersion":"v1",
 "time":"2026-01-01T00:00:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:metadata":{"f:generateName":{},"f:labels":{".":{},
-"f:app":{},"f:pod-template-hash":{}},"f:ownerReferences":{".":{},"k:{\"uid\":\"6f0c5b8e\"}":{}}},"f:spec":{"f:containers":
+"f:app":{},"f:pod-template-hash":{}},"f:ownerReferences":{".":{},"k:{\"uid\":\"6f0c5b8e\"}":{}}},
+"f:spec":{"f:containers":
 {"k:{\"name\":\"web\"}":{".":{},"f:env":{".":{},"k:{\"name\":\"MODE\"}":{".":{},"f:name":{},"f:value":{}}},"f:image":{},
 "f:imagePullPolicy":{},"f:name":{},"f:ports":{".":{},"k:{\"containerPort\":8080,\"protocol\":\"TCP\"}":{".":{},
 "f:containerPort":{},"f:protocol":{}}},"f:resources":{".":{},"f:limits":{".":{},"f:memory":{}},"f:requests":{".":{},
@@ -42,7 +43,8 @@ fn pod(at: usize) -> String {
     let text = format!(
         r#"{{"metadata":{{"name":"web-7d4b9c6f5d-{at:06}","generateName":"web-7d4b9c6f5d-","namespace":"shop-{}",
 "uid":"0b3c1f7e-5a52-4c8a-9b6a-{at:012}","resourceVersion":"{at}","creationTimestamp":"2026-01-01T00:00:00Z",
-"labels":{{"app":"web","pod-template-hash":"7d4b9c6f5d"}},"ownerReferences":[{{"apiVersion":"apps/v1","kind":"ReplicaSet",
+"labels":{{"app":"web","pod-template-hash":"7d4b9c6f5d"}},"ownerReferences":[{{"apiVersion":"apps/v1",
+"kind":"ReplicaSet",
 "name":"web-7d4b9c6f5d","uid":"6f0c5b8e-1f5c-4d1c-8d0c-111111111111","controller":true,"blockOwnerDeletion":true}}],
 "managedFields":[{managed}]}},"spec":{{"volumes":[{{"name":"kube-api-access-x7k2p","projected":{{"sources":[
 {{"serviceAccountToken":{{"expirationSeconds":3607,"path":"token"}}}},{{"configMap":{{"name":"kube-root-ca.crt",
@@ -55,12 +57,14 @@ fn pod(at: usize) -> String {
 "terminationGracePeriodSeconds":30,"dnsPolicy":"ClusterFirst","serviceAccountName":"default","serviceAccount":"default",
 "nodeName":"node-{}","securityContext":{{}},"schedulerName":"default-scheduler","tolerations":[
 {{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}},
-{{"key":"node.kubernetes.io/unreachable","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}}],"priority":0,
+{{"key":"node.kubernetes.io/unreachable","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}}],
+"priority":0,
 "enableServiceLinks":true,"preemptionPolicy":"PreemptLowerPriority"}},"status":{{"phase":"Running","conditions":[
 {{"type":"Initialized","status":"True","lastTransitionTime":"2026-01-01T00:00:01Z"}},
 {{"type":"Ready","status":"True","lastTransitionTime":"2026-01-01T00:00:09Z"}},
 {{"type":"PodScheduled","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z"}}],"hostIP":"10.1.0.7",
-"podIP":"10.2.3.4","podIPs":[{{"ip":"10.2.3.4"}}],"startTime":"2026-01-01T00:00:01Z","containerStatuses":[{{"name":"web",
+"podIP":"10.2.3.4","podIPs":[{{"ip":"10.2.3.4"}}],"startTime":"2026-01-01T00:00:01Z",
+"containerStatuses":[{{"name":"web",
 "state":{{"running":{{"startedAt":"2026-01-01T00:00:08Z"}}}},"lastState":{{}},"ready":true,"restartCount":0,
 "image":"registry.example.com/shop/web:1.27.3",
 "imageID":"registry.example.com/shop/web@sha256:0000000000000000000000000000000000000000000000000000000000000000",

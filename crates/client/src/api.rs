@@ -219,7 +219,7 @@ impl<K: Object> Api<K> {
         Ok(ObjectList { resource_version: page.resource_version, continue_token: page.continue_token, items })
     }
 
-    /// All objects, asked for in pages. If the pages take so long that their version is gone, all are asked for at once.
+    /// All objects, asked for in pages. If those take so long that their version is gone, all are asked for at once.
     ///
     /// # Errors
     /// The server refuses or cannot be reached.

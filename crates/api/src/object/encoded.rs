@@ -51,8 +51,8 @@ impl<'a> Encoded<'a> {
         Encoded { managed_fields: false, ..self }
     }
 
-    /// For those who keep the object: its lists take no more room than they need. Reading takes a little longer, as JSON
-    /// does not say before how long a list will be.
+    /// For those who keep the object: its lists take no more room than they need. Reading takes a little longer, as
+    /// JSON does not say before how long a list will be.
     #[must_use]
     pub fn compact(self) -> Self {
         Encoded { compact: true, ..self }

@@ -61,8 +61,8 @@ impl Scope {
 /// assert_eq!(At::path("default", "example-at"), "/apis/cnat.programming-kubernetes.info/v1alpha1/namespaces/default/ats/example-at");
 /// ```
 ///
-/// With the feature `k8s-openapi` all types are resources that kube knows as such: those of the crate `k8s-openapi`, and
-/// those that derive `kube::CustomResource`.
+/// With the feature `k8s-openapi` all types are resources that kube knows as such: those of the crate `k8s-openapi`,
+/// and those that derive `kube::CustomResource`.
 pub trait Resource {
     /// Whether objects live in namespaces.
     const SCOPE: Scope;
