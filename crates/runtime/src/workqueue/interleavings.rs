@@ -135,6 +135,8 @@ fn a_queue_that_forgets_to_wake_is_found() {
                 thread::spawn(move || {
                     block_on(async {
                         while queue.0.lock().unwrap().pop().is_none() {
+                            // Both have looked, and neither says that it waits.
+                            thread::yield_now();
                             queue.1.notified().await;
                         }
                     });
