@@ -88,8 +88,8 @@ pub const CONTROLLERS: &[Descriptor] = &[
     Descriptor { name: "persistentvolume-attach-detach-controller", on_by_default: true, run: attach_detach::run },
     Descriptor { name: "persistentvolume-binder-controller", on_by_default: true, run: persistentvolume::run },
     Descriptor { name: "persistentvolume-expander-controller", on_by_default: true, run: volume_expander::run },
-    Descriptor { name: "persistentvolume-protection-controller", on_by_default: true, run: volume_protection::run_volumes },
-    Descriptor { name: "persistentvolumeclaim-protection-controller", on_by_default: true, run: volume_protection::run_claims },
+    Descriptor { name: "persistentvolume-protection-controller", on_by_default: true, run: volume_protection::volumes },
+    Descriptor { name: "persistentvolumeclaim-protection-controller", on_by_default: true, run: volume_protection::claims },
     Descriptor { name: "pod-garbage-collector-controller", on_by_default: true, run: pod_gc::run },
     Descriptor { name: "replicaset-controller", on_by_default: true, run: replicaset::run },
     Descriptor { name: "replicationcontroller-controller", on_by_default: true, run: replicaset::run_replication_controllers },
@@ -104,4 +104,5 @@ pub const CONTROLLERS: &[Descriptor] = &[
     Descriptor { name: "token-cleaner-controller", on_by_default: false, run: bootstrap::run_cleaner },
     Descriptor { name: "ttl-after-finished-controller", on_by_default: true, run: ttl_after_finished::run },
     Descriptor { name: "volumeattributesclass-protection-controller", on_by_default: true, run: volume_protection::run_attributes_classes },
+    Descriptor { name: "volumeattributesclass-protection-controller", on_by_default: true, run: volume_protection::attributes_classes },
 ];

@@ -436,8 +436,10 @@ mod tests {
             "metadata": {"name": "p", "namespace": "ns"},
             "spec": {"containers": [], "resourceClaims": [
                 {"name": "own", "resourceClaimName": "shared"}, {"name": "made", "resourceClaimTemplateName": "t"},
-                {"name": "skipped", "resourceClaimTemplateName": "t"}, {"name": "later", "resourceClaimTemplateName": "t"}]},
-            "status": {"resourceClaimStatuses": [{"name": "made", "resourceClaimName": "p-made-x"}, {"name": "skipped"}],
+                {"name": "skipped", "resourceClaimTemplateName": "t"},
+                {"name": "later", "resourceClaimTemplateName": "t"}]},
+            "status": {
+                "resourceClaimStatuses": [{"name": "made", "resourceClaimName": "p-made-x"}, {"name": "skipped"}],
                        "extendedResourceClaimStatus": {"resourceClaimName": "ext", "requestMappings": []}},
         }))
         .unwrap();

@@ -130,7 +130,7 @@ impl Protected for Claims {
 }
 
 /// Protects claims from being deleted while pods use them.
-pub(crate) fn run_claims(context: &ControllerContext) -> BoxFuture<'static, ()> {
+pub(crate) fn claims(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let pods: SharedIndexInformer<Pod> = context.informers.informer();
     pod_claims::index(&pods);
     let claims: SharedIndexInformer<PersistentVolumeClaim> = context.informers.informer();
@@ -174,7 +174,7 @@ impl Protected for Volumes {
 }
 
 /// Protects volumes from being deleted while claims have them.
-pub(crate) fn run_volumes(context: &ControllerContext) -> BoxFuture<'static, ()> {
+pub(crate) fn volumes(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let volumes: SharedIndexInformer<PersistentVolume> = context.informers.informer();
     let reconciler = Protection { client: context.client.clone(), informer: volumes.clone(), protected: Volumes };
     let controller = Controller::new(reconciler, Arc::clone(&context.clock));
@@ -227,7 +227,7 @@ impl Protected for Classes {
 }
 
 /// Protects attribute classes from being deleted while claims or volumes have them.
-pub(crate) fn run_attributes_classes(context: &ControllerContext) -> BoxFuture<'static, ()> {
+pub(crate) fn attributes_classes(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let informers = &context.informers;
     let classes: SharedIndexInformer<VolumeAttributesClass> = informers.informer();
     let claims: SharedIndexInformer<PersistentVolumeClaim> = informers.informer();

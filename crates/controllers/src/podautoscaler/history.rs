@@ -269,9 +269,11 @@ mod tests {
     fn with_a_behaviour() {
         let rules = behavior(json!({
             "scaleUp": {"stabilizationWindowSeconds": 60, "selectPolicy": "Max", "policies": [
-                {"type": "Pods", "value": 2, "periodSeconds": 60}, {"type": "Percent", "value": 50, "periodSeconds": 60}]},
+                {"type": "Pods", "value": 2, "periodSeconds": 60},
+                {"type": "Percent", "value": 50, "periodSeconds": 60}]},
             "scaleDown": {"stabilizationWindowSeconds": 0, "selectPolicy": "Min", "policies": [
-                {"type": "Pods", "value": 3, "periodSeconds": 60}, {"type": "Percent", "value": 50, "periodSeconds": 60}]},
+                {"type": "Pods", "value": 3, "periodSeconds": 60},
+                {"type": "Percent", "value": 50, "periodSeconds": 60}]},
         }));
         let mut history = History::default();
         history.begin(6, at(0));
