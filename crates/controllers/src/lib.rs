@@ -103,6 +103,5 @@ pub const CONTROLLERS: &[Descriptor] = &[
     Descriptor { name: "taint-eviction-controller", on_by_default: true, run: taint_eviction::run },
     Descriptor { name: "token-cleaner-controller", on_by_default: false, run: bootstrap::run_cleaner },
     Descriptor { name: "ttl-after-finished-controller", on_by_default: true, run: ttl_after_finished::run },
-    Descriptor { name: "volumeattributesclass-protection-controller", on_by_default: true, run: volume_protection::run_attributes_classes },
     Descriptor { name: "volumeattributesclass-protection-controller", on_by_default: true, run: volume_protection::attributes_classes },
 ];
