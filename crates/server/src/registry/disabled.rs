@@ -1,4 +1,5 @@
-//! Fields of features that are off in this version: what is sent in them is dropped, unless the object has them already.
+//! Fields of features that are off in this version: what is sent in them is dropped, unless the object has them
+//! already.
 
 use capstan_api::{Map, Value};
 

@@ -371,7 +371,7 @@ pub(super) fn update(new: &Map, old: &Map, errors: &mut ErrorList) {
         }
         let path = SPEC.child(key);
         match (key, new.get(key)) {
-            ("podFailurePolicy", Some(policy)) => errors.push(Error::invalid(path, policy.clone(), IMMUTABLE)),
+            ("podFailurePolicy", Some(_)) => hidden(errors, &path, IMMUTABLE),
             ("successPolicy", policy) => {
                 let shown = show_success_policy(policy.and_then(Value::as_object));
                 errors.push(Error::invalid_shown(path, shown, IMMUTABLE));
@@ -404,11 +404,10 @@ fn template_update(new: &Map, old: &Map, old_job: &Map, errors: &mut ErrorList) 
     let path = SPEC.child("template");
     if suspended && is_mutable(old_job) {
         if fixed(new, true) != fixed(old, true) {
-            let spec = new.get("spec").cloned().unwrap_or_default();
-            errors.push(Error::invalid("spec.template.spec", spec, IMMUTABLE));
+            hidden(errors, &Path::new("spec.template.spec"), IMMUTABLE);
         }
     } else if fixed(new, false) != fixed(old, false) {
-        errors.push(Error::invalid(path, new.clone(), IMMUTABLE));
+        hidden(errors, &path, IMMUTABLE);
     }
 }
 

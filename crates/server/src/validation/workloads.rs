@@ -12,7 +12,7 @@ use super::{
     pod,
     read::{at, int, is_set, list, object, objects, strings, text},
     rules::{IMMUTABLE, nonnegative, optional, show_selector},
-    show::{json, show},
+    show::{hidden, json, show},
 };
 
 const SPEC: Path<'static> = Path::new("spec");
@@ -204,7 +204,7 @@ pub(super) fn controller_revision(revision: &Map, errors: &mut ErrorList) {
 pub(super) fn controller_revision_update(new: &Map, old: &Map, errors: &mut ErrorList) {
     nonnegative(errors, new, &["revision"], &Path::ROOT);
     if new.get("data") != old.get("data") {
-        errors.push(Error::invalid("data", new.get("data").cloned().unwrap_or_default(), IMMUTABLE));
+        hidden(errors, &Path::new("data"), IMMUTABLE);
     }
 }
 
