@@ -84,7 +84,10 @@
 //! while let Some(event) = events.try_next().await? {
 //!     match event {
 //!         Event::Added(map) | Event::Modified(map) => println!("{}", map.name()),
-//!         Event::Deleted(map) => break println!("{} is gone", map.name()),
+//!         Event::Deleted(map) => {
+//!             println!("{} is gone", map.name());
+//!             break;
+//!         }
 //!         Event::Bookmark(version) => println!("up to {version}"),
 //!     }
 //! }
@@ -111,7 +114,7 @@
 //! let factory = SharedInformerFactory::for_client(&client).without_managed_fields();
 //! let namespaces = factory.informer::<Namespace>();           // asked twice, still one watch
 //! let handler = namespaces.add_event_handler(
-//!     HandlerFuncs::new()
+//!     HandlerFuncs::<Namespace>::new()
 //!         .on_add(|namespace, _initial| println!("add {}", namespace.name()))
 //!         .on_update(|_old, new| println!("update {}", new.name()))
 //!         .on_delete(|gone| println!("delete {}", gone.object().name())),

@@ -1,3 +1,5 @@
+//! What is wrong with a config is named.
+
 use super::*;
 use crate::Client;
 
