@@ -390,7 +390,8 @@ impl ProfileDocument {
                     match sum.filter(|_| (1..=i64::from(i32::MAX)).contains(&weight)) {
                         Some(sum) => total = sum,
                         None => {
-                            errors.push(format!("score plugin \"{}\": weight {weight} is out of range", plugin.name()))
+                            let name = plugin.name();
+                            errors.push(format!("score plugin \"{name}\": weight {weight} is out of range"));
                         }
                     }
                 }

@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, sync::Arc};
 
-use capstan_clock::Ids;
+use capstan_clock::{Ids, Timestamp};
 
 use crate::{
     cache::Slot,
@@ -44,7 +44,7 @@ pub(crate) struct Refusal {
 
 /// Pods that are not running yet are the youngest.
 fn importance(pod: &PodInfo) -> (Reverse<i32>, i128) {
-    (Reverse(pod.priority), pod.start_time().map_or(i128::MAX, |time| time.as_nanosecond()))
+    (Reverse(pod.priority), pod.start_time().map_or(i128::MAX, Timestamp::as_nanosecond))
 }
 
 /// Whether a pod was told to go because a more important one needs its place.

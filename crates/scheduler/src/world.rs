@@ -164,7 +164,7 @@ impl World {
             }
         }
         let mut selector = Selector::from_labels(pairs.iter().map(|(key, value)| (key.as_str(), value.as_str())));
-        for requirement in more.iter().flat_map(|more| more.requirements()) {
+        for requirement in more.iter().flat_map(Selector::requirements) {
             selector = selector.and(requirement.clone());
         }
         (!selector.is_everything()).then_some(selector)

@@ -108,7 +108,8 @@ impl Filter for AffinityFilter {
         if !rules.required_affinity.is_empty() {
             let has_labels = rules.required_affinity.iter().all(|term| node.pair(&term.topology_key).is_some());
             let near = || rules.required_affinity.iter().all(|term| self.affinity.of(node, &term.topology_key) > 0);
-            if !has_labels || (!near() && !(self.affinity.is_empty() && self.matches_itself)) {
+            let first = self.affinity.is_empty() && self.matches_itself;
+            if !has_labels || !(near() || first) {
                 return Err(Status::unresolvable("node(s) didn't match pod affinity rules"));
             }
         }

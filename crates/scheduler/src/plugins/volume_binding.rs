@@ -181,7 +181,7 @@ fn can_provision(world: &World, claim: &PersistentVolumeClaim, node: &Node) -> P
     }
     let size = claim.spec.as_ref().map_or(0, requested);
     let driver = world.csi_drivers.get("", &class.provisioner);
-    if size == 0 || !driver.is_some_and(|driver| driver.spec.storage_capacity == Some(true)) {
+    if size == 0 || driver.is_none_or(|driver| driver.spec.storage_capacity != Some(true)) {
         return Provision::Yes;
     }
     let room = world.capacities.iter().any(|capacity| {

@@ -129,7 +129,7 @@ impl SchedulingQueue {
         }
         let queued = QueuedPod::new(pod, now, self.next_sequence);
         self.next_sequence += 1;
-        self.to_active(queued, "PodAdd");
+        self.make_active(queued, "PodAdd");
     }
 
     /// Takes in a pod that wants a node and has changed.
@@ -264,7 +264,7 @@ impl SchedulingQueue {
     pub fn activate(&mut self, uid: &str) {
         if let Some(queued) = self.pods.remove(uid) {
             self.unlink(&queued);
-            self.to_active(queued, "ForceActivate");
+            self.make_active(queued, "ForceActivate");
         }
     }
 
@@ -290,7 +290,7 @@ impl SchedulingQueue {
             let uid = Arc::clone(&order.uid);
             if let Some(queued) = self.pods.remove(&uid) {
                 self.unlink(&queued);
-                self.to_active(queued, "BackoffComplete");
+                self.make_active(queued, "BackoffComplete");
             }
         }
         let due = |queued: &QueuedPod| queued.timestamp.plus(MAX_IN_UNSCHEDULABLE);
@@ -355,15 +355,15 @@ impl SchedulingQueue {
                     self.count("backoff", event);
                     self.link(queued, Place::Backoff(until));
                 } else {
-                    self.to_active(queued, event);
+                    self.make_active(queued, event);
                 }
             }
-            Strategy::Immediately => self.to_active(queued, event),
+            Strategy::Immediately => self.make_active(queued, event),
         }
     }
 
     /// Lets a pod be looked at, unless a plugin keeps it back.
-    fn to_active(&mut self, mut queued: QueuedPod, event: &str) {
+    fn make_active(&mut self, mut queued: QueuedPod, event: &str) {
         let refused = self.profile(&queued.pod).and_then(|profile| {
             let mut plugins = profile.at(Point::PreEnqueue);
             plugins.find_map(|(plugin, _)| plugin.pre_enqueue(&queued.pod).err().map(|status| (plugin.name(), status)))

@@ -21,6 +21,9 @@ use crate::{
 
 type Synced = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// What hints are shown of a change, before and after.
+type ToObject<K> = fn(Option<&Arc<K>>, Option<&Arc<K>>) -> EventObject;
+
 /// Listens to everything that decisions depend on. The future ends when all that was there first is known.
 pub(super) fn register(factory: &SharedInformerFactory, shared: &Arc<Shared>) -> Synced {
     use EventResource as R;
@@ -207,7 +210,7 @@ fn world<K: Known + Object + Resource>(
     factory: &SharedInformerFactory,
     shared: &Arc<Shared>,
     resource: Option<EventResource>,
-    object: fn(Option<&Arc<K>>, Option<&Arc<K>>) -> EventObject,
+    object: ToObject<K>,
 ) -> Synced {
     let (adds, updates, deletes) = (Arc::clone(shared), Arc::clone(shared), Arc::clone(shared));
     let notify = move |shared: &Shared, state: &mut State, action, object| {
