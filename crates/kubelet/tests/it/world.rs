@@ -10,7 +10,7 @@ use capstan_api::options::ListOptions;
 use capstan_client::{Api, Client, Event};
 use capstan_clock::{Ids as _, OsIds, RealClock};
 use capstan_kubelet::{
-    node::{Node, Shared},
+    node::{Node, Shared, machine::Signals},
     runtime::{Runtime, process::Process},
 };
 use capstan_runtime::{Stop, Stopper};
@@ -51,6 +51,8 @@ pub(crate) fn build(client: &Client, dir: &Path, runtime: Arc<dyn Runtime>) -> N
         .runtime(runtime)
         .static_pods(&dir.join("manifests"))
         .sync_frequency(Duration::from_millis(200))
+        // How full this machine happens to be is not what is tested.
+        .signals(Arc::new(Signals::default))
         .build()
 }
 
