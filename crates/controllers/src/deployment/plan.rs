@@ -128,9 +128,9 @@ pub(super) fn plan(
         return rollout.finish(deployment, false);
     }
     if is_rolling(deployment) {
-        rollout.roll()
+        rollout.roll();
     } else {
-        rollout.recreate(pods)
+        rollout.recreate(pods);
     }
     rollout.finish(deployment, true)
 }

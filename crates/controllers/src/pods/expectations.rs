@@ -102,7 +102,8 @@ impl Expectations {
             let Some(pending) = all.get_mut(owner) else { return true };
             let store = cache.indexer();
             if now.since(pending.since) >= EXPECTATIONS_TIMEOUT {
-                (pending.created.clear(), pending.deleted.clear());
+                pending.created.clear();
+                pending.deleted.clear();
             }
             if !pending.created.is_empty() {
                 let known = version(&cache.last_sync_resource_version());
