@@ -81,7 +81,8 @@ fn name(set: &ReplicaSet) -> &str {
     set.metadata.name.as_deref().unwrap_or_default()
 }
 
-/// Decides. `sets` are the ReplicaSets of the Deployment, `has_old_pods` says whether others than the pods of the newest
+/// Decides. `sets` are the ReplicaSets of the Deployment, `has_old_pods` says whether others than the pods of the
+/// newest
 /// still run, which counts when pods are not to run side by side.
 pub(super) fn plan(
     deployment: &Deployment,

@@ -133,7 +133,8 @@ const SUFFIXES: [(&str, bool, i32); 16] = [
     ("", false, 0),
 ];
 
-/// A quantity as Go keeps it: a number and a power of ten, and perhaps the text it was read from. Numbers that do not fit in 64
+/// A quantity as Go keeps it: a number and a power of ten, and perhaps the text it was read from. Numbers that do
+/// not fit in 64
 /// bits are kept in another way there; they are printed here as zero.
 fn quantity(text: &str) -> String {
     let end = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());

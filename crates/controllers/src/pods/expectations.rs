@@ -22,7 +22,8 @@ pub(crate) const RECHECK: Duration = Duration::from_secs(1);
 /// What a loop has written and its cache does not show yet, by the owner it was written for.
 ///
 /// A loop that decides on a cache from before its own writes does them twice. So it notes them here, and does nothing
-/// until the cache has them. The store itself is asked, not the events: handlers may be told of several changes at once.
+/// until the cache has them. The store itself is asked, not the events: handlers may be told of several changes at
+/// once.
 #[derive(Debug)]
 pub(crate) struct Expectations {
     clock: SharedClock,
