@@ -81,7 +81,8 @@ fn name(set: &ReplicaSet) -> &str {
     set.metadata.name.as_deref().unwrap_or_default()
 }
 
-/// Decides. `sets` are the ReplicaSets of the Deployment, `has_old_pods` says whether others than the pods of the newest
+/// Decides. `sets` are the ReplicaSets of the Deployment, `has_old_pods` says whether others than the pods of the
+/// newest
 /// still run, which counts when pods are not to run side by side.
 pub(super) fn plan(
     deployment: &Deployment,
@@ -128,9 +129,9 @@ pub(super) fn plan(
         return rollout.finish(deployment, false);
     }
     if is_rolling(deployment) {
-        rollout.roll()
+        rollout.roll();
     } else {
-        rollout.recreate(pods)
+        rollout.recreate(pods);
     }
     rollout.finish(deployment, true)
 }

@@ -133,7 +133,8 @@ const SUFFIXES: [(&str, bool, i32); 16] = [
     ("", false, 0),
 ];
 
-/// A quantity as Go keeps it: a number and a power of ten, and the text it was read from. Numbers that do not fit in 64
+/// A quantity as Go keeps it: a number and a power of ten, and perhaps the text it was read from. Numbers that do
+/// not fit in 64
 /// bits are kept in another way there; they are printed here as zero.
 fn quantity(text: &str) -> String {
     let end = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
@@ -151,13 +152,23 @@ fn quantity(text: &str) -> String {
         (false, None) => "DecimalSI",
     };
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let digits = format!("{whole}{fraction}").parse::<i64>().unwrap_or_default();
+    let trimmed = whole.trim_start_matches('0');
+    let shifted = format!("{}{fraction}", if trimmed.is_empty() { "0" } else { trimmed });
+    let digits = shifted.parse::<i64>().unwrap_or_default();
     let places = i32::try_from(fraction.len()).unwrap_or_default();
     let (value, scale) = if binary {
         (digits.checked_mul(1i64.checked_shl(power.unsigned_abs()).unwrap_or_default()).unwrap_or_default(), 0)
     } else {
         (digits, power - places)
     };
+    // The text is kept only if it is what would be written.
+    let canonical = text == "0"
+        || if binary {
+            digits & 7 != 0
+        } else {
+            scale % 3 == 0 && !shifted.ends_with("000") && !shifted.starts_with('0')
+        };
+    let text = if canonical { text } else { "" };
     format!(
         "{{i:(resource.int64Amount){{value:(int64){value} scale:(resource.Scale){scale}}} \
          d:(resource.infDecAmount){{Dec:(*inf.Dec)<nil>}} s:(string){text} Format:(resource.Format){format}}}"

@@ -38,7 +38,10 @@ pub(super) fn failure(policy: Option<&PodFailurePolicy>, pod: &Pod) -> Failure {
         let reason = if let Some(codes) = &rule.on_exit_codes {
             let containers = status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
             containers.into_iter().find_map(|container| exit_code(container, codes)).map(|(container, code)| {
-                format!("Container {container} for pod {namespace}/{name} failed with exit code {code} matching {action} rule at index {at}")
+                format!(
+                    "Container {container} for pod {namespace}/{name} failed with exit code {code} \
+                     matching {action} rule at index {at}"
+                )
             })
         } else {
             let patterns = rule.on_pod_conditions.iter().flatten();

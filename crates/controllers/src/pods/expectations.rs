@@ -23,7 +23,8 @@ pub(crate) const RECHECK: Duration = Duration::from_secs(1);
 /// What a loop has written and its cache does not show yet, by the owner it was written for.
 ///
 /// A loop that decides on a cache from before its own writes does them twice. So it notes them here, and does nothing
-/// until the cache has them. The store itself is asked, not the events: handlers may be told of several changes at once.
+/// until the cache has them. The store itself is asked, not the events: handlers may be told of several changes at
+/// once.
 #[derive(Debug)]
 pub(crate) struct Expectations {
     clock: SharedClock,
@@ -105,7 +106,8 @@ impl Expectations {
             let Some(pending) = all.get_mut(owner) else { return true };
             let store = cache.indexer();
             if now.since(pending.since) >= EXPECTATIONS_TIMEOUT {
-                (pending.created.clear(), pending.deleted.clear());
+                pending.created.clear();
+                pending.deleted.clear();
             }
             if !pending.created.is_empty() {
                 let known = version(&cache.last_sync_resource_version());

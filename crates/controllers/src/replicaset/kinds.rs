@@ -16,7 +16,7 @@ use crate::{controller_ref::selector_of, pods::nonzero};
 const DEFAULT_REPLICAS: i32 = 1;
 
 macro_rules! counts {
-    ($status:ident, $condition:ident, $terminating:expr, $set_terminating:expr) => {
+    ($status:ident, $condition:ident, $terminating:expr, $counts:ident { $($field:ident: $value:expr)? }) => {
         fn counts(&self) -> Counts {
             let Some(status) = &self.status else { return Counts::default() };
             let conditions = status.conditions.iter().flatten().cloned();
@@ -39,26 +39,23 @@ macro_rules! counts {
             }
         }
 
-        fn set_counts(&mut self, counts: Counts) {
-            let terminating = counts.terminating;
-            let conditions = counts.conditions.into_iter().map(|condition| $condition {
+        fn set_counts(&mut self, $counts: Counts) {
+            let conditions = $counts.conditions.into_iter().map(|condition| $condition {
                 type_: condition.kind,
                 status: condition.status,
                 reason: condition.reason,
                 message: condition.message,
                 last_transition_time: condition.last_transition_time,
             });
-            let mut status = $status {
-                replicas: counts.replicas,
-                fully_labeled_replicas: nonzero(counts.fully_labeled),
-                ready_replicas: nonzero(counts.ready),
-                available_replicas: nonzero(counts.available),
-                observed_generation: nonzero(counts.observed_generation),
+            self.status = Some($status {
+                replicas: $counts.replicas,
+                fully_labeled_replicas: nonzero($counts.fully_labeled),
+                ready_replicas: nonzero($counts.ready),
+                available_replicas: nonzero($counts.available),
+                observed_generation: nonzero($counts.observed_generation),
                 conditions: Some(conditions.collect::<Vec<_>>()).filter(|conditions| !conditions.is_empty()),
-                ..$status::default()
-            };
-            $set_terminating(&mut status, terminating);
-            self.status = Some(status);
+                $($field: $value,)?
+            });
         }
     };
 }
@@ -87,7 +84,7 @@ impl Replicated for ReplicaSet {
         ReplicaSetStatus,
         ReplicaSetCondition,
         |status: &ReplicaSetStatus| status.terminating_replicas,
-        |status: &mut ReplicaSetStatus, terminating| status.terminating_replicas = terminating
+        counts { terminating_replicas: counts.terminating }
     );
 }
 
@@ -116,6 +113,6 @@ impl Replicated for ReplicationController {
         ReplicationControllerStatus,
         ReplicationControllerCondition,
         |_: &ReplicationControllerStatus| None,
-        |_: &mut ReplicationControllerStatus, _: Option<i32>| ()
+        counts {}
     );
 }

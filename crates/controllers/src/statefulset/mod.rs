@@ -5,7 +5,7 @@ mod pods;
 
 use std::{sync::Arc, time::Duration};
 
-use capstan_api::{Resource as _, object::Object, options::DeleteOptions};
+use capstan_api::{object::Object, options::DeleteOptions};
 use capstan_client::{Api, BoxFuture, Error, Key, SharedIndexInformer};
 use capstan_runtime::{Action, Controller, ReconcileError, Reconciler, handler::enqueue_request_for_object};
 use k8s_openapi::api::{

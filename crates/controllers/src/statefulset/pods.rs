@@ -115,7 +115,7 @@ pub(super) fn new_owners(claim: &PersistentVolumeClaim, set: &StatefulSet, pod: 
     let (when_deleted, when_scaled) =
         (policy.when_deleted.as_deref() == Some("Delete"), policy.when_scaled.as_deref() == Some("Delete"));
     let owners = claim.metadata.owner_references.clone().unwrap_or_default();
-    let mut us = [reference_to(set), reference_to(pod)];
+    let us = [reference_to(set), reference_to(pod)];
     let is = |owner: &OwnerReference, us: &OwnerReference| {
         (&owner.api_version, &owner.kind, &owner.name) == (&us.api_version, &us.kind, &us.name)
     };
@@ -123,12 +123,12 @@ pub(super) fn new_owners(claim: &PersistentVolumeClaim, set: &StatefulSet, pod: 
     if owners.iter().any(|owner| us.iter().any(|us| is(owner, us) && owner.uid != us.uid)) {
         return None;
     }
-    let (ours, mut wanted): (Vec<_>, Vec<_>) = owners.iter().cloned().partition(|o| us.iter().any(|us| is(o, us)));
+    let mut wanted: Vec<_> = owners.iter().filter(|owner| !us.iter().any(|us| is(owner, us))).cloned().collect();
     let scaled_down =
         ordinal(set, pod).is_some_and(|ordinal| !set.spec.as_ref().is_some_and(|s| is_in_range(s, ordinal)));
     let taken = wanted.iter().any(|owner| owner.controller == Some(true));
     if !taken {
-        let [of_set, of_pod] = &mut us;
+        let [of_set, of_pod] = &us;
         if when_deleted && !(when_scaled && scaled_down) {
             wanted.push(of_set.clone());
         }
@@ -139,6 +139,5 @@ pub(super) fn new_owners(claim: &PersistentVolumeClaim, set: &StatefulSet, pod: 
     let known: Vec<_> = owners.iter().map(|owner| (&owner.uid, owner.controller)).collect();
     let same =
         wanted.len() == known.len() && wanted.iter().all(|owner| known.contains(&(&owner.uid, owner.controller)));
-    let _ = ours;
     (!same).then_some(wanted)
 }

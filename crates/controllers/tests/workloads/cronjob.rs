@@ -12,7 +12,8 @@ use crate::{cluster::Cluster, job::end};
 fn cron(schedule: &str, more: &str) -> String {
     format!(
         "{{apiVersion: batch/v1, kind: CronJob, metadata: {{name: tick}}, spec: {{schedule: '{schedule}', {more}
-           jobTemplate: {{spec: {{template: {{spec: {{restartPolicy: Never, containers: [{{name: c, image: i}}]}}}}}}}}}}}}"
+           jobTemplate: {{spec: {{template:
+             {{spec: {{restartPolicy: Never, containers: [{{name: c, image: i}}]}}}}}}}}}}}}"
     )
 }
 

@@ -190,11 +190,15 @@ async fn the_dead_are_replaced_and_strangers_adopted() {
     let cluster = Cluster::start(&LOOPS).await;
     let _node = cluster.play_node();
     cluster
-        .create::<Pod>("{apiVersion: v1, kind: Pod, metadata: {name: stray, labels: {app: a}}, spec: {containers: [{name: c, image: i}]}}")
+        .create::<Pod>(
+            "{apiVersion: v1, kind: Pod, metadata: {name: stray, labels: {app: a}},
+              spec: {containers: [{name: c, image: i}]}}",
+        )
         .await;
     cluster
         .create::<ReplicaSet>(
-            "{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: a}, spec: {replicas: 3, selector: {matchLabels: {app: a}},
+            "{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: a},
+              spec: {replicas: 3, selector: {matchLabels: {app: a}},
               template: {metadata: {labels: {app: a}}, spec: {containers: [{name: c, image: i}]}}}}",
         )
         .await;

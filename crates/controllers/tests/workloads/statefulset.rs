@@ -9,7 +9,8 @@ use crate::cluster::Cluster;
 
 fn web(more: &str) -> String {
     format!(
-        "{{apiVersion: apps/v1, kind: StatefulSet, metadata: {{name: web}}, spec: {{replicas: 3, serviceName: web, {more}
+        "{{apiVersion: apps/v1, kind: StatefulSet, metadata: {{name: web}},
+           spec: {{replicas: 3, serviceName: web, {more}
            selector: {{matchLabels: {{app: web}}}}, template: {{metadata: {{labels: {{app: web}}}},
            spec: {{containers: [{{name: c, image: one}}]}}}},
            volumeClaimTemplates: [{{metadata: {{name: data}}, spec: {{accessModes: [ReadWriteOnce],

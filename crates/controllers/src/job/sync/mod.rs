@@ -1,7 +1,8 @@
 //! One look at a Job, decided from its present state alone, in the order in which a driver carries it out:
 //! [`Sync::new`], [`Sync::manage`], [`Sync::managed`], [`Sync::track`], [`Sync::counted`], [`Sync::finish`].
 //!
-//! Pods are counted so that none is lost and none counted twice, whatever happens in between: a pod that has ended keeps
+//! Pods are counted so that none is lost and none counted twice, whatever happens in between: a pod that has ended
+//! keeps
 //! a finalizer; its uid is written to the status first, then the finalizer is removed, then the uid becomes a number.
 
 mod tracking;
