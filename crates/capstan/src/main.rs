@@ -47,7 +47,7 @@ const KUBERNETES: &str = "v1.36";
 
 fn main() -> ExitCode {
     // Containers of the process runtime begin as this program.
-    if let Some(code) = capstan_kubelet::runtime::process::process_init(std::env::args().skip(1)) {
+    if let Some(code) = capstan_kubelet::runtime::process::process_init(std::env::args()) {
         return ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX));
     }
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -36,5 +36,5 @@ fn mistakes_are_told_in_one_line() {
     check(&["up", "--data-dir"], false, "", "error: flag needs an argument: --data-dir\n");
     check(&["up", "--port=1"], false, "", "error: unknown flag: --port\n");
     check(&["server"], false, "", "error: name a directory for what the server keeps: --data-dir DIR\n");
-    assert!(!capstan(&["down"]).status.success());
+    assert!(!capstan(&["sideways"]).status.success());
 }

@@ -118,7 +118,7 @@ async fn runs_once_at_its_time() {
     let at = world.until("new-year", Phase::Done).await;
     assert_eq!(at.status.unwrap().pod.as_deref(), Some("new-year-pod"));
     for _ in 0..1000 {
-        if world.reasons("new-year").await.len() == 4 {
+        if world.reasons("new-year").await.len() == 3 {
             break;
         }
         tokio::task::yield_now().await;
@@ -126,7 +126,8 @@ async fn runs_once_at_its_time() {
     }
     let mut reasons = world.reasons("new-year").await;
     reasons.sort();
-    assert_eq!(reasons, ["Done", "Due", "Scheduled", "Started"]);
+    // Events live for an hour: that it was scheduled is long forgotten.
+    assert_eq!(reasons, ["Done", "Due", "Started"]);
 }
 
 #[tokio::test]

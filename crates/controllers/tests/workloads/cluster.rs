@@ -165,7 +165,7 @@ impl Cluster {
         }
         let told = self.list::<k8s_openapi::api::core::v1::Event>().await;
         let told: Vec<_> = told.into_iter().filter_map(|event| event.message).collect();
-        panic!("{} {name} never came to this, it is at {last:?}; told was {told:#?}", K::KIND);
+        panic!("{} {name} never came to this, it is at {last:?}; told was {told:#?}", K::gvk().kind);
     }
 
     /// Waits until nobody writes any more.
