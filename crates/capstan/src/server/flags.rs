@@ -29,6 +29,7 @@ pub(crate) struct Flags {
     pub(crate) kubelet_client_certificate: Option<PathBuf>,
     pub(crate) kubelet_client_key: Option<PathBuf>,
     pub(crate) kubelet_certificate_authority: Option<PathBuf>,
+    pub(crate) kubelet_address_types: Vec<String>,
     pub(crate) client_ca_file: Option<PathBuf>,
     pub(crate) token_auth_file: Option<PathBuf>,
     pub(crate) anonymous_auth: bool,
@@ -78,6 +79,7 @@ impl Default for Flags {
             kubelet_client_certificate: None,
             kubelet_client_key: None,
             kubelet_certificate_authority: None,
+            kubelet_address_types: Vec::new(),
             client_ca_file: None,
             token_auth_file: None,
             anonymous_auth: true,
@@ -120,9 +122,6 @@ const TAKEN: &[&str] = &[
     "etcd-compaction-interval",
     "etcd-count-metric-poll-period",
     "feature-gates",
-    "kubelet-client-certificate",
-    "kubelet-client-key",
-    "kubelet-preferred-address-types",
     "logging-format",
     "profiling",
     "proxy-client-cert-file",
@@ -158,6 +157,7 @@ pub(crate) const HELP: &str = "\
   --tls-private-key-file FILE             and its key
   --kubelet-client-certificate FILE, --kubelet-client-key FILE
                                           what is shown to kubelets instead of an own certificate
+  --kubelet-preferred-address-types TYPES the addresses by which nodes are reached, in this order
   --kubelet-certificate-authority FILE    who signs for kubelets; without it they are taken as they are
   --client-ca-file FILE                   authorities of client certificates, beside the own one
   --token-auth-file FILE                  static tokens: token,user,uid,\"group1,group2\"
@@ -239,6 +239,7 @@ impl Flags {
             "tls-cert-file" => self.tls_cert_file = path(),
             "tls-private-key-file" => self.tls_private_key_file = path(),
             "kubelet-client-certificate" => self.kubelet_client_certificate = path(),
+            "kubelet-preferred-address-types" => self.kubelet_address_types = list(value),
             "kubelet-client-key" => self.kubelet_client_key = path(),
             "kubelet-certificate-authority" => self.kubelet_certificate_authority = path(),
             "client-ca-file" => self.client_ca_file = path(),

@@ -265,8 +265,12 @@ fn kubelet_client(flags: &Flags, pki: &Pki, clock: &SharedClock) -> Result<Kubel
         }
     };
     let authorities = flags.kubelet_certificate_authority.as_deref().map(read).transpose()?;
-    KubeletClient::new(Some(&own), authorities.as_deref())
-        .map_err(|error| format!("what is shown to kubelets: {error}"))
+    let client = KubeletClient::new(Some(&own), authorities.as_deref())
+        .map_err(|error| format!("what is shown to kubelets: {error}"))?;
+    Ok(match flags.kubelet_address_types.as_slice() {
+        [] => client,
+        types => client.prefer_addresses(types.to_vec()),
+    })
 }
 
 fn certified(files: (&Option<PathBuf>, &Option<PathBuf>), flags: &str) -> Result<Option<Certified>, String> {

@@ -56,6 +56,10 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), String> {
         return detach(arguments, &place);
     }
     server_flags.data_dir = Some(place.directory.clone());
+    if server_flags.kubelet_address_types.is_empty() {
+        // The names of our nodes mean nothing to the resolver of this machine.
+        server_flags.kubelet_address_types = vec!["InternalIP".to_owned()];
+    }
     if !arguments.iter().any(|argument| argument.starts_with("--secure-port")) {
         server_flags.secure_port = usual_port(&place, server_flags.bind_address);
     }

@@ -73,7 +73,7 @@ impl Expectations {
     /// An object was deleted.
     pub(crate) fn deleted<K: Object + Resource>(&self, owner: &Key, object: &K) {
         self.note(owner, |pending| {
-            pending.deleted.push((TypeId::of::<K>(), Key::of(object), object.identity().uid.to_owned()))
+            pending.deleted.push((TypeId::of::<K>(), Key::of(object), object.identity().uid.to_owned()));
         });
     }
 

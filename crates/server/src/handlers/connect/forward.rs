@@ -59,7 +59,12 @@ const HOP_BY_HOP: [HeaderName; 7] = [
 pub struct KubeletClient {
     kubelet: Arc<ClientConfig>,
     anybody: Arc<ClientConfig>,
+    /// Which address of a node is taken, in this order.
+    pub(super) address_types: Vec<String>,
 }
+
+/// Which address of a node is taken if nobody says.
+const ADDRESS_TYPES: [&str; 5] = ["Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP"];
 
 impl KubeletClient {
     /// Shows `certificate` to kubelets, and believes those that `authorities` (PEM) have signed for. Without these all
@@ -87,7 +92,15 @@ impl KubeletClient {
             None => kubelet.with_no_client_auth(),
         };
         let anybody = builder()?.dangerous().with_custom_certificate_verifier(unchecked()).with_no_client_auth();
-        Ok(KubeletClient { kubelet: Arc::new(kubelet), anybody: Arc::new(anybody) })
+        let address_types = ADDRESS_TYPES.map(str::to_owned).to_vec();
+        Ok(KubeletClient { kubelet: Arc::new(kubelet), anybody: Arc::new(anybody), address_types })
+    }
+
+    /// Reaches nodes by the first of these kinds of addresses that they have.
+    #[must_use]
+    pub fn prefer_addresses(mut self, types: Vec<String>) -> Self {
+        self.address_types = types;
+        self
     }
 
     fn tls(&self, scheme: Scheme) -> Option<&Arc<ClientConfig>> {

@@ -25,9 +25,6 @@ const ENDPOINTS: GroupResource = GroupResource::from_static("", "endpoints");
 /// Where kubelets listen that do not say so.
 const KUBELET_PORT: u16 = 10250;
 
-/// Which address of a node is taken, in this order.
-const ADDRESS_TYPES: [&str; 5] = ["Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP"];
-
 /// A place to go to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Location {
@@ -159,7 +156,8 @@ fn node(call: &Call<'_>, name: &str) -> Result<Node, Status> {
     let node = read(call, &NODES, "", name)?;
     let addresses = paths::items(&node, "status.addresses");
     let text = |address: &Value, key: &str| address.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let preferred = ADDRESS_TYPES.iter().find_map(|ty| addresses.iter().find(|address| text(address, "type") == *ty));
+    let types = &call.server.kubelet_client().address_types;
+    let preferred = types.iter().find_map(|ty| addresses.iter().find(|address| text(address, "type") == *ty));
     let Some(address) = preferred else {
         return Err(as_it_is("no preferred addresses found; known addresses: []"));
     };
