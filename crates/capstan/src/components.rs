@@ -8,6 +8,7 @@ use capstan_controllers::{ControllerContext, ControllerOptions};
 use capstan_runtime::{leader_election::LeaderElectionConfig, operator::Manager};
 use capstan_scheduler::{Registry, Scheduler, SchedulerConfig, extender::ExtenderConfig};
 
+use serde_json::Value;
 use tokio::runtime::Handle;
 
 use crate::server::block_on;
@@ -17,7 +18,7 @@ const LEASE_NAMESPACE: &str = "kube-system";
 
 /// The flags with what they are for.
 pub(crate) const HELP: &str = "\
-  --kubeconfig FILE                       how to reach the server; KUBECONFIG, ~/.kube/config or the pod's account if not given
+  --kubeconfig FILE                       how to reach the server; else KUBECONFIG, ~/.kube/config
   --context NAME                          which context of it
   --leader-elect BOOL                     work only while elected (true)
   --leader-elect-resource-name NAME       the Lease (kube-controller-manager, kube-scheduler)
@@ -138,14 +139,14 @@ pub(crate) fn controllers(arguments: &[&str]) -> Result<(), String> {
 /// The way to an extender of the scheduler.
 fn extender(config: &ExtenderConfig) -> Result<Client, String> {
     let tls = |name: &str| config.tls_config.as_ref().and_then(|tls| tls.get(name));
-    let file = |name: &str| match tls(name).and_then(|file| file.as_str()) {
+    let file = |name: &str| match tls(name).and_then(Value::as_str) {
         Some(file) => fs::read(file).map_err(|error| format!("cannot read {file}: {error}")),
         None => Ok(Vec::new()),
     };
     let explicit = ExplicitConfig {
         host: config.url_prefix.clone(),
-        insecure: tls("insecure").and_then(|insecure| insecure.as_bool()).unwrap_or_default(),
-        server_name: tls("serverName").and_then(|name| name.as_str()).unwrap_or_default().to_owned(),
+        insecure: tls("insecure").and_then(Value::as_bool).unwrap_or_default(),
+        server_name: tls("serverName").and_then(Value::as_str).unwrap_or_default().to_owned(),
         ca_data: file("caFile")?,
         cert_data: file("certFile")?,
         key_data: file("keyFile")?,

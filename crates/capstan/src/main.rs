@@ -21,7 +21,7 @@ Kubernetes as a programmable system.
 usage: capstan <command>
 
 a cluster on this machine:
-  up [-d] [--nodes N] …        start it: store, API server, controllers, scheduler, a node; `capstan help up` lists the flags
+  up [-d] [--nodes N] …        start it: store, API server, controllers, scheduler, a node; `capstan help up`
   status                       what runs
   logs [-f]                    what a cluster in the background has said
   down                         stop it; `up` goes on where it was

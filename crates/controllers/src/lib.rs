@@ -92,7 +92,7 @@ pub const CONTROLLERS: &[Descriptor] = &[
     Descriptor { name: "persistentvolumeclaim-protection-controller", on_by_default: true, run: volume_protection::claims },
     Descriptor { name: "pod-garbage-collector-controller", on_by_default: true, run: pod_gc::run },
     Descriptor { name: "replicaset-controller", on_by_default: true, run: replicaset::run },
-    Descriptor { name: "replicationcontroller-controller", on_by_default: true, run: replicaset::run_replication_controllers },
+    Descriptor { name: "replicationcontroller-controller", on_by_default: true, run: replicaset::run_rcs },
     Descriptor { name: "resourceclaim-controller", on_by_default: true, run: resource_claim::run },
     Descriptor { name: "resourcequota-controller", on_by_default: true, run: resource_quota::run },
     Descriptor { name: "root-ca-certificate-publisher-controller", on_by_default: true, run: root_ca::run },

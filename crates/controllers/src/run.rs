@@ -18,7 +18,8 @@ impl fmt::Display for UnknownController {
 
 impl std::error::Error for UnknownController {}
 
-/// The loops that a list of words chooses: `*` for all that are on by default, `name` for one more, `-name` for one less.
+/// The loops that a list of words chooses: `*` for all that are on by default, `name` for one more, `-name` for one
+/// less.
 ///
 /// # Errors
 /// No loop has such a name.

@@ -37,7 +37,8 @@ impl ControlleeExpectations {
 
 /// What each object of a controller waits for. Every method may be called from any task, and none waits.
 ///
-/// Entries are there as long as the objects are: who sees one go calls [`delete_expectations`](Self::delete_expectations).
+/// Entries are there as long as the objects are: who sees one go calls
+/// [`delete_expectations`](Self::delete_expectations).
 pub struct ControllerExpectations {
     clock: SharedClock,
     expected: Mutex<HashMap<Key, ControlleeExpectations>>,

@@ -19,7 +19,8 @@ pub const SLOW_START_INITIAL_BATCH_SIZE: usize = 1;
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 /// use capstan_runtime::slow_start_batch;
 ///
-/// let (went_well, error) = slow_start_batch(10, 1, |at| async move { if at < 4 { Ok(()) } else { Err("quota") } }).await;
+/// let create = |at| async move { if at < 4 { Ok(()) } else { Err("quota") } };
+/// let (went_well, error) = slow_start_batch(10, 1, create).await;
 /// assert_eq!((went_well, error), (3 + 1, Err("quota"))); // 1, 2, then four at once of which three fail
 /// # });
 /// ```

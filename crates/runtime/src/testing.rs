@@ -76,8 +76,8 @@ pub(crate) fn clock() -> ManualClock {
     ManualClock::at("2026-01-01T00:00:00Z".parse().unwrap())
 }
 
-/// Waits for something, while time passes: whenever nothing has happened for a while, up to the next thing that somebody
-/// waits for.
+/// Waits for something, while time passes: whenever nothing has happened for a while, up to the next thing that
+/// somebody waits for.
 pub(crate) async fn over_time<T>(clock: &ManualClock, wait: impl Future<Output = T>) -> T {
     let mut wait = pin!(wait);
     for turns in 1u32.. {

@@ -9,8 +9,8 @@ use crate::server::write_private;
 /// The lists of a kubeconfig in which a cluster has an entry.
 const LISTS: [&str; 3] = ["clusters", "users", "contexts"];
 
-/// Puts the entries of one kubeconfig into the file and makes its context the current one. Entries of the same names are
-/// replaced, all others stay as they are. Gives the context that was current before.
+/// Puts the entries of one kubeconfig into the file and makes its context the current one. Entries of the same names
+/// are replaced, all others stay as they are. Gives the context that was current before.
 pub(super) fn merge(file: &Path, own: &str) -> Result<String, String> {
     let mut config = read(file)?;
     let own = yaml::parse(own.as_bytes()).map_err(|error| error.to_string())?;

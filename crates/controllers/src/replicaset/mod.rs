@@ -59,7 +59,7 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
 }
 
 /// Runs the loop of ReplicationControllers.
-pub(crate) fn run_replication_controllers(context: &ControllerContext) -> BoxFuture<'static, ()> {
+pub(crate) fn run_rcs(context: &ControllerContext) -> BoxFuture<'static, ()> {
     run_kind::<ReplicationController>(context)
 }
 

@@ -93,7 +93,7 @@ async fn rolls_out_rolls_back_and_pauses() {
 
     // As `kubectl rollout undo` does it: the old template comes back, and its ReplicaSet with a new number.
     set_image(&cluster, "one").await;
-    cluster.until_object("web", |deployment| is_done(deployment)).await;
+    cluster.until_object("web", is_done).await;
     assert_eq!(sizes(&cluster).await, of(&[("2", 0), ("3", 10)]));
     let sets = cluster.list::<ReplicaSet>().await;
     let back = sets.iter().find(|set| set.spec.as_ref().unwrap().replicas == Some(10)).unwrap();

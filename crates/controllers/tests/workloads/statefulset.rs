@@ -90,7 +90,7 @@ async fn one_after_the_other() {
     assert_eq!((partly.updated_replicas, partly.current_replicas), (Some(1), Some(2)));
     assert_ne!(partly.current_revision, partly.update_revision);
     change(&cluster, "two", 0).await;
-    cluster.until_object("web", |set| is_done(set)).await;
+    cluster.until_object("web", is_done).await;
     cluster.until("all are new", || async { pods(&cluster).await == ["web-0 two", "web-1 two", "web-2 two"] }).await;
     assert_eq!(cluster.list::<ControllerRevision>().await.len(), 2);
 

@@ -45,7 +45,10 @@ type Limiter = Box<dyn FnOnce(SharedClock) -> Arc<dyn RateLimiter<Key>> + Send>;
 /// # use capstan_runtime::{Action, ReconcileError, operator::{Context, Controller, Predicate, Reconciler}};
 /// # use capstan_client::Key;
 /// # fn example<R: Reconciler<Object = At>, At, Pod>(cnat: R)
-/// # where At: capstan_api::object::Accessor + capstan_api::Resource, Pod: capstan_api::object::Object + capstan_api::Resource {
+/// # where
+/// #     At: capstan_api::object::Accessor + capstan_api::Resource,
+/// #     Pod: capstan_api::object::Object + capstan_api::Resource,
+/// # {
 /// let controller = Controller::new(cnat)
 ///     .with_predicates(Predicate::generation_changed())
 ///     .owns::<Pod>()
@@ -197,10 +200,10 @@ impl<R: Reconciler> Controller<R> {
         })
     }
 
-    fn source(
-        mut self,
-        source: impl FnOnce(&SharedInformerFactory, PriorityQueue<Key>, &Stop) -> BoxFuture<'static, ()> + Send + 'static,
-    ) -> Self {
+    fn source<S>(mut self, source: S) -> Self
+    where
+        S: FnOnce(&SharedInformerFactory, PriorityQueue<Key>, &Stop) -> BoxFuture<'static, ()> + Send + 'static,
+    {
         self.sources.push(Box::new(source));
         self
     }
@@ -231,7 +234,8 @@ impl<R: Reconciler> Controller<R> {
 }
 
 impl<R: Reconciler> Controller<R> {
-    /// Asks for the informers, and gives what runs until it is told to stop. The informers are to be started in between.
+    /// Asks for the informers, and gives what runs until it is told to stop. The informers are to be started in
+    /// between.
     pub(super) fn prepare(self, ctx: &Context, registry: &Registry) -> BoxFuture<'static, ()> {
         let clock = Arc::clone(ctx.clock());
         let limiter = match self.limiter {

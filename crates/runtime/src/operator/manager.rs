@@ -288,7 +288,7 @@ impl Manager {
             Context::new(client, Arc::clone(&informers), clock, ids, recorder.clone(), stop.clone())
         };
         let (everywhere, leading) = (context(None, &others_stop), context(leadership.clone(), &leader_stop));
-        // Controllers begin to hear of objects before they lead, so that the next leader need not read everything first.
+        // Controllers begin to hear of objects before they lead: the next leader need not read everything first.
         let controllers: Vec<_> = std::mem::take(&mut self.controllers)
             .into_iter()
             .map(|prepare| prepare(&leading, &self.registry))

@@ -137,7 +137,8 @@ async fn apply_configuration(
                 let decoded = decoded.map_err(|error| {
                     let (group_version, kind) = (resource.gvk.group_version(), &resource.gvk.kind);
                     let (group, version) = (&group_version.group, &group_version.version);
-                    let (namespace, name) = (super::call::meta(&config, "namespace"), super::call::meta(&config, "name"));
+                    let meta = |field| super::call::meta(&config, field);
+                    let (namespace, name) = (meta("namespace"), meta("name"));
                     let what = format!("{group}/{version}, Kind={kind}");
                     write::as_it_is(format!(
                         "failed to convert new object ({namespace}/{name}; {what}) to proper version: unable to convert \
