@@ -1,7 +1,7 @@
 //! Nodes without machines: pods live by rules and delays, thousands of nodes in one process.
 //!
-//! The same [`Lifecycle`] as on real nodes, but what it asks for is answered by [`Stage`]s. One task holds all pods and
-//! one heap of times; a task exists only for a write that is under way.
+//! The same [`lifecycle`](crate::lifecycle) as on real nodes, but what it asks for is answered by [`Stage`]s. One task
+//! holds all pods and one heap of times; a task exists only for a write that is under way.
 
 mod pods;
 mod rules;
