@@ -186,6 +186,8 @@ impl Encoder {
             out.put_u16_le(!length);
             out.put_slice(chunk);
         }
+        // An empty block tells the other side to hand out what it has: Go fails where the frame ends otherwise.
+        out.put_slice(&[0, 0, 0, 0xff, 0xff]);
     }
 }
 
