@@ -12,6 +12,7 @@ use capstan_clock::{Clock, RealClock};
 
 use crate::{
     client::Call,
+    profile::{Profile, Recording},
     result::{Case, Row, Sample},
     settings::Settings,
     side::{Running, Side},
@@ -32,6 +33,8 @@ pub(crate) struct Bench {
     pub(crate) memory: BTreeMap<(&'static str, &'static str), Memory>,
     /// What could not be measured, and why.
     pub(crate) failures: Vec<String>,
+    /// Where our server's time went, when that was asked for.
+    pub(crate) profiles: Vec<Profile>,
     clock: RealClock,
     current: &'static str,
     place: (usize, usize),
@@ -39,8 +42,9 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn new(settings: Settings, sides: Vec<Side>) -> Self {
-        let (rows, memory, failures) = (Vec::new(), BTreeMap::new(), Vec::new());
-        Bench { settings, sides, rows, memory, failures, clock: RealClock::new(), current: "", place: (0, 0) }
+        let (clock, current, place) = (RealClock::new(), "", (0, 0));
+        let (rows, memory, failures, profiles) = (Vec::new(), BTreeMap::new(), Vec::new(), Vec::new());
+        Bench { settings, sides, rows, memory, failures, profiles, clock, current, place }
     }
 
     /// From now on the results are those of this benchmark, the `at`th of `of`.
@@ -96,6 +100,26 @@ impl Bench {
                 }
             }
         }
+        let ours = servers.iter().find(|server| matches!(server.side, Side::Capstan { .. }));
+        if let Some(server) = ours.filter(|_| self.settings.profile) {
+            self.say(&format!("{}, profile", case.name));
+            let done = self.profile(&case, server, round).await;
+            self.failures.extend(done.err().map(|error| format!("{} {}, profile: {error}", self.current, case.name)));
+        }
+    }
+
+    /// One more round, of our server, while perf looks on. Its figure isn't kept.
+    async fn profile(
+        &mut self,
+        case: &Case,
+        server: &Running,
+        mut round: impl AsyncFnMut(&Running) -> Result<Sample, String>,
+    ) -> Result<(), String> {
+        let process = server.process().ok_or("there is no process")?;
+        let recording = Recording::start(process, &self.settings.out)?;
+        round(server).await?;
+        self.profiles.push(recording.finish(self.current, &case.name, &self.settings.out)?);
+        Ok(())
     }
 
     /// Adds a sample.

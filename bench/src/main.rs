@@ -11,6 +11,7 @@ mod load;
 mod machine;
 mod objects;
 mod process;
+mod profile;
 mod report;
 mod result;
 mod settings;

@@ -80,6 +80,11 @@ impl Process {
         format!("{} ended ({status}); its last words, from {}:\n{}", self.name, self.log.display(), tail.join("\n"))
     }
 
+    /// Its number.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn usage(&self) -> Usage {
         usage_of(&self.child.id().to_string())
     }

@@ -16,6 +16,7 @@ usage: capstan-bench list
   --out DIR            where report.json, report.html and, meanwhile, the servers' data go (bench-report)
   --rounds N           rounds of each side (3; 2 when quick)
   --seconds N          length of a round (5; 2 when quick)
+  --profile            one more round of each case under perf, with a flame graph of our server in DIR
 ";
 
 /// What is to be measured, and how.
@@ -29,6 +30,7 @@ pub(crate) struct Settings {
     pub(crate) out: PathBuf,
     pub(crate) rounds: usize,
     pub(crate) time: Duration,
+    pub(crate) profile: bool,
 }
 
 impl Settings {
@@ -44,6 +46,7 @@ impl Settings {
             out: "bench-report".into(),
             rounds: if quick { 2 } else { 3 },
             time: Duration::from_secs(if quick { 2 } else { 5 }),
+            profile: arguments.contains(&"--profile"),
         };
         let mut rest = arguments.iter();
         while let Some(argument) = rest.next() {
@@ -53,7 +56,7 @@ impl Settings {
             };
             let mut value = || given.or_else(|| rest.next().copied()).ok_or(format!("{flag} needs a value"));
             match flag {
-                "--quick" => {}
+                "--quick" | "--profile" => {}
                 "--peer" => {
                     settings.peer = match value()? {
                         "upstream" => true,

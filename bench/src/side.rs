@@ -144,6 +144,11 @@ impl Running {
         }
     }
 
+    /// The number of its process; of the last one that was started when there are several.
+    pub(crate) fn process(&self) -> Option<u32> {
+        self.processes.last().map(Process::id)
+    }
+
     /// One more connection.
     pub(crate) async fn connect(&self) -> Result<Connection, String> {
         self.endpoint.connect().await.map_err(|error| format!("{}: {error}", self.side.name()))

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use super::{
-    figure,
+    escape, figure,
     svg::{self, Bar, Line, Plot, Scale},
     table,
 };
@@ -39,6 +39,7 @@ pub(super) fn render(bench: &Bench, machine: &Machine) -> String {
             out.push_str("</section>\n");
         }
     }
+    profiles(&mut out, bench);
     if !bench.failures.is_empty() {
         out.push_str("<section><h2>Not measured</h2><ul>");
         for failure in &bench.failures {
@@ -197,6 +198,29 @@ fn memory(out: &mut String, bench: &Bench, benchmark: &str) {
     }
 }
 
+/// Where our server's time goes: what costs most by itself, and the flame graphs.
+fn profiles(out: &mut String, bench: &Bench) {
+    if bench.profiles.is_empty() {
+        return;
+    }
+    out.push_str("<section><h2>Where the time goes</h2>");
+    for profile in &bench.profiles {
+        let file = profile.file.file_name().unwrap_or_default().to_string_lossy();
+        let _ = write!(
+            out,
+            "<figure><figcaption>{} {}: <a href=\"{}\">flame graph</a></figcaption><table>",
+            profile.benchmark,
+            escape(&profile.case),
+            escape(&file),
+        );
+        for (name, share) in &profile.most {
+            let _ = write!(out, "<tr><td>{:.1} %<td>{}</tr>", share * 100.0, escape(name));
+        }
+        out.push_str("</table></figure>\n");
+    }
+    out.push_str("</section>\n");
+}
+
 fn about(out: &mut String, bench: &Bench, machine: &Machine) {
     let mut facts = vec![
         ("measured", machine.started.to_string()),
@@ -220,10 +244,6 @@ fn about(out: &mut String, bench: &Bench, machine: &Machine) {
         let _ = write!(out, "<dt>{name}<dd>{}", escape(&text));
     }
     out.push_str("</dl></section>");
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]

@@ -20,6 +20,11 @@ pub(crate) fn write(bench: &Bench, machine: &Machine, out: &Path) -> Result<(), 
     Ok(())
 }
 
+/// Text as HTML and SVG have it, in attributes too.
+pub(crate) fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
 /// A figure with three digits that count.
 pub(crate) fn figure(value: f64) -> String {
     let digits = match value.abs() {

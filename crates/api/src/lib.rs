@@ -32,6 +32,7 @@ pub mod selector;
 pub mod status;
 pub mod table;
 pub mod time;
+mod typed;
 pub mod unstructured;
 pub mod validation;
 pub mod value;

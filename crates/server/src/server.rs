@@ -175,6 +175,7 @@ impl Server {
         start::follow_flow_control(&registry, &flow_control, &mut tasks).await?;
         start::follow_service_cidrs(&registry, &allocator, &mut tasks).await?;
         start::aggregate_cluster_roles(&registry, &mut tasks).await?;
+        start::follow_flow_schemas(&registry, &mut tasks).await?;
 
         let authorizer = authorizer(&config.authorization, &rbac, &node);
         let mut plugins =

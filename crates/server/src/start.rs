@@ -1,6 +1,13 @@
 //! What happens before the first request: what every cluster has is there, and those who decide know their rules.
 
-use std::{collections::HashMap, future::Future, net::IpAddr, sync::Arc};
+use std::{
+    collections::HashMap,
+    future::{Future, poll_fn},
+    net::IpAddr,
+    pin::Pin,
+    sync::Arc,
+    task::Poll,
+};
 
 use capstan_api::{GroupResource, GroupVersionKind, Map, Status, Str, Value, builtin, watch_event::EventType};
 use capstan_storage::{Op, limits::MAX_COMMIT_OPS};
@@ -14,7 +21,7 @@ use crate::{
     },
     bootstrap::{self, Ensure, Reconciled},
     cache::{CacheError, Object, ReadAt, WatchItem, WatchQuery, WatchStart, Watcher},
-    flowcontrol::FlowControl,
+    flowcontrol::{FlowControl, status as flow_schema_status},
     handlers::managed,
     objects::Objects as _,
     registry::{Registry, Stored, encode, live, live::Refused, prepare_for_create},
@@ -24,6 +31,9 @@ use crate::{
 const SERVICES: GroupResource = GroupResource::from_static("", "services");
 const IP_ADDRESSES: GroupResource = GroupResource::from_static("networking.k8s.io", "ipaddresses");
 const SERVICE_CIDRS: GroupResource = GroupResource::from_static("networking.k8s.io", "servicecidrs");
+const FLOW_SCHEMAS: GroupResource = GroupResource::from_static("flowcontrol.apiserver.k8s.io", "flowschemas");
+const PRIORITY_LEVELS: GroupResource =
+    GroupResource::from_static("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations");
 const CLUSTER_ROLES: GroupResource = GroupResource::from_static(GROUP, "clusterroles");
 
 /// A write of the server itself, and whose objects it is about.
@@ -317,7 +327,33 @@ pub(crate) async fn aggregate_cluster_roles(
     registry: &Arc<Registry>,
     tasks: &mut JoinSet<()>,
 ) -> Result<(), CacheError> {
-    let Some(stored) = registry.stored(&CLUSTER_ROLES).cloned() else { return Ok(()) };
+    let act = |registry: Arc<Registry>| boxed(async move { drop(aggregate_once(&registry).await) });
+    keep_up(registry, &CLUSTER_ROLES, tasks, act).await
+}
+
+/// Says of every FlowSchema whether the priority level that it names is there.
+pub(crate) async fn follow_flow_schemas(registry: &Arc<Registry>, tasks: &mut JoinSet<()>) -> Result<(), CacheError> {
+    for resource in [&FLOW_SCHEMAS, &PRIORITY_LEVELS] {
+        let act = |registry: Arc<Registry>| boxed(async move { drop(look_for_levels(&registry).await) });
+        keep_up(registry, resource, tasks, act).await?;
+    }
+    Ok(())
+}
+
+fn boxed(future: impl Future<Output = ()> + Send + 'static) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    Box::pin(future)
+}
+
+/// Does something whenever objects of a kind have changed, once for all changes that have come.
+///
+/// What could not be done is tried again with the next change, which is what stood in the way.
+async fn keep_up(
+    registry: &Arc<Registry>,
+    resource: &GroupResource,
+    tasks: &mut JoinSet<()>,
+    act: fn(Arc<Registry>) -> Pin<Box<dyn Future<Output = ()> + Send>>,
+) -> Result<(), CacheError> {
+    let Some(stored) = registry.stored(resource).cloned() else { return Ok(()) };
     let registry = Arc::clone(registry);
     let mut watcher = watch_all(&stored).await?;
     tasks.spawn(async move {
@@ -325,8 +361,13 @@ pub(crate) async fn aggregate_cluster_roles(
             match watcher.next().await {
                 Ok(WatchItem::Bookmark { .. }) => {}
                 Ok(WatchItem::Event(_)) => {
-                    // What could not be written is tried again with the next change, which is what stood in the way.
-                    drop(aggregate_once(&registry).await);
+                    // All that has come is looked at once: at the start these are all that there are.
+                    poll_fn(|cx| {
+                        while let Poll::Ready(Ok(_)) = watcher.poll_next(cx) {}
+                        Poll::Ready(())
+                    })
+                    .await;
+                    act(Arc::clone(&registry)).await;
                 }
                 Err(CacheError::Closed) => return,
                 Err(_) => match watch_all(&stored).await {
@@ -337,6 +378,19 @@ pub(crate) async fn aggregate_cluster_roles(
         }
     });
     Ok(())
+}
+
+async fn look_for_levels(registry: &Registry) -> Result<(), Status> {
+    let mut writes = Vec::new();
+    for object in registry.list(&FLOW_SCHEMAS, "") {
+        let Ok(mut schema) = live::parse(&object.json) else { continue };
+        if flow_schema_status::bring_up(&mut schema, registry.now(), |level| {
+            registry.get(&PRIORITY_LEVELS, "", level).is_some()
+        }) {
+            writes.push(put(registry, Value::Object(schema))?);
+        }
+    }
+    commit_all(registry, writes).await.map_err(Status::internal_error)
 }
 
 async fn aggregate_once(registry: &Registry) -> Result<(), Status> {

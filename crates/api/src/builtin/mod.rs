@@ -23,7 +23,7 @@ mod kind;
 mod load;
 pub mod text;
 
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 pub use check::check;
 pub use defaults::default;
@@ -50,13 +50,13 @@ pub fn group_versions() -> impl Iterator<Item = GroupVersion> {
 /// The row of a kind. Kinds that have no resource of their own, such as `Scale` and `Status`, have no row.
 #[must_use]
 pub fn kind(kind: &GroupVersionKind) -> Option<&'static Kind> {
-    find_row(&kind.group, &kind.version, |[_, _, name, ..]| name == kind.kind.as_str())
+    BY_KIND.find([&kind.group, &kind.version, &kind.kind])
 }
 
 /// The row of a resource.
 #[must_use]
 pub fn resource(resource: &GroupVersionResource) -> Option<&'static Kind> {
-    find_row(&resource.group, &resource.version, |[_, name, ..]| name == resource.resource.as_str())
+    BY_RESOURCE.find([&resource.group, &resource.version, &resource.resource])
 }
 
 /// The schema of a kind: one that is served, one of a subresource, a list, options, or a `Status`.
@@ -112,9 +112,29 @@ fn kind_type(package: &str, kind: &str) -> Option<usize> {
     index::find_type(&format!("{package}.{kind}")).filter(|&ty| index::type_head(ty).kind)
 }
 
-fn find_row(group: &str, version: &str, is: impl Fn([&'static str; 5]) -> bool) -> Option<&'static Kind> {
-    let of_group = |[group_version, ..]: [&'static str; 5]| split(group_version) == (group, version);
-    (0..index::RESOURCES).find(|&at| of_group(kind::head(at)) && is(kind::head(at))).map(kind::row)
+/// The rows of the table in order of group, version and a name: every request looks one up, often more than once.
+struct Rows(Box<[([&'static str; 3], usize)]>);
+
+static BY_KIND: LazyLock<Rows> = LazyLock::new(|| Rows::by(|[_, _, kind, ..]| kind));
+static BY_RESOURCE: LazyLock<Rows> = LazyLock::new(|| Rows::by(|[_, resource, ..]| resource));
+
+impl Rows {
+    fn by(name: impl Fn([&'static str; 5]) -> &'static str) -> Self {
+        let row = |at| {
+            let head = kind::head(at);
+            let (group, version) = split(head[0]);
+            ([group, version, name(head)], at)
+        };
+        let mut rows: Box<[_]> = (0..index::RESOURCES).map(row).collect();
+        rows.sort();
+        Rows(rows)
+    }
+
+    /// The first row of these names.
+    fn find(&self, names: [&str; 3]) -> Option<&'static Kind> {
+        let at = self.0.partition_point(|(row, _)| *row < names);
+        self.0.get(at).filter(|(row, _)| *row == names).map(|(_, at)| kind::row(*at))
+    }
 }
 
 /// Groups, versions, and the packages of their types.

@@ -60,10 +60,7 @@ impl<'a> Encoded<'a> {
 
     /// Makes an object of JSON.
     pub(super) fn json<T: DeserializeOwned>(&self, text: &[u8]) -> Result<T, ObjectError> {
-        if self.compact {
-            return from_value(json::parse(text)?).map_err(ObjectError::of);
-        }
-        serde_json::from_slice(text).map_err(ObjectError::of)
+        from_value(json::parse(text)?).map_err(ObjectError::of)
     }
 
     pub(super) fn wants_managed_fields(&self) -> bool {

@@ -1,13 +1,9 @@
-//! From a message straight into a Rust type: a serde format whose names come from the schema.
+//! From a message straight into a Rust type: names come from the schema.
 //!
 //! A type sees what it would see in JSON: the same names, strings where JSON has strings, and nothing where JSON leaves
 //! something out. So whatever reads JSON reads this, without a tree in between.
 
-use serde::{
-    Deserializer,
-    de::{DeserializeOwned, DeserializeSeed, Error as _, IntoDeserializer, MapAccess, SeqAccess, Visitor},
-    forward_to_deserialize_any,
-};
+use serde::de::{DeserializeOwned, Error as _};
 
 use super::{
     Error, MAX_DEPTH,
@@ -16,8 +12,9 @@ use super::{
     wire::{DELIMITED, FIXED64, Reader, Tag, VARINT},
 };
 use crate::{
-    Value,
+    Str, Value,
     schema::{NodeRef, Schema},
+    typed::{self, Items, Source, Token},
     value::SerdeError,
 };
 
@@ -39,7 +36,8 @@ pub fn from_message<T: DeserializeOwned>(
     message: &[u8],
     managed_fields: bool,
 ) -> Result<T, SerdeError> {
-    T::deserialize(One { shape: Shape::Struct(schema.root()), raw: Raw::Bytes(message), managed_fields, depth: 0 })
+    let (shape, raw) = (Shape::Struct(schema.root()), Raw::Bytes(message));
+    typed::read(Source::One(One { shape, raw, managed_fields, depth: 0 }))
 }
 
 fn wrong(error: Error) -> SerdeError {
@@ -73,7 +71,7 @@ impl<'de> Raw<'de> {
 
 /// One value.
 #[derive(Clone, Copy)]
-struct One<'s, 'de> {
+pub(crate) struct One<'s, 'de> {
     shape: Shape<'s>,
     raw: Raw<'de>,
     managed_fields: bool,
@@ -86,7 +84,7 @@ impl<'s, 'de> One<'s, 'de> {
     }
 
     /// Whether JSON would not show it in a place that leaves zero values out, or shows nothing as nothing.
-    fn is_hidden(self, drops_zero: bool) -> Result<bool, SerdeError> {
+    pub(crate) fn is_hidden(self, drops_zero: bool) -> Result<bool, SerdeError> {
         Ok(match (self.shape, self.raw) {
             (Shape::String | Shape::Bytes, Raw::Bytes(bytes)) => drops_zero && bytes.is_empty(),
             (Shape::Bool | Shape::Int32 | Shape::Int64, Raw::Number(n)) => drops_zero && n == 0,
@@ -109,76 +107,39 @@ impl<'s, 'de> One<'s, 'de> {
     }
 }
 
-impl<'de> Deserializer<'de> for One<'_, 'de> {
-    type Error = SerdeError;
-
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SerdeError> {
-        match (self.shape, self.raw) {
-            (Shape::Bool, Raw::Number(n)) => visitor.visit_bool(n != 0),
-            (Shape::Int32, Raw::Number(n)) => visitor.visit_i32(n as i32),
-            (Shape::Int64, Raw::Number(n)) => visitor.visit_i64(n as i64),
+impl<'s, 'de> One<'s, 'de> {
+    /// What JSON would show.
+    pub(crate) fn token(self) -> Result<Token<'s, 'de>, SerdeError> {
+        Ok(match (self.shape, self.raw) {
+            (Shape::Bool, Raw::Number(n)) => Token::Bool(n != 0),
+            (Shape::Int32, Raw::Number(n)) => Token::Int((n as i32).into()),
+            (Shape::Int64, Raw::Number(n)) => Token::Int(n as i64),
             (Shape::Double, Raw::Number(n)) => match f64::from_bits(n) {
                 // JSON has no point in whole numbers.
-                n if n.fract() == 0.0 && n.abs() < MAX_WHOLE => visitor.visit_i64(n as i64),
-                n => visitor.visit_f64(n),
+                n if n.fract() == 0.0 && n.abs() < MAX_WHOLE => Token::Int(n as i64),
+                n => Token::Float(n),
             },
             (Shape::String, Raw::Bytes(bytes)) => match str::from_utf8(bytes) {
-                Ok(text) => visitor.visit_borrowed_str(text),
-                Err(_) => visitor.visit_string(String::from_utf8_lossy(bytes).into_owned()),
+                Ok(text) => Token::Text(text),
+                Err(_) => Token::String(Str::from_utf8_lossy(bytes)),
             },
             (Shape::Struct(node), raw) => {
-                let fields = Fields::read(node, raw.bytes()?)?;
-                visitor.visit_map(Object { fields: fields.into_iter().peekable(), node, one: self.deeper()? })
+                let fields = Fields::read(node, raw.bytes()?)?.into_iter().peekable();
+                Token::Fields(typed::Fields::Object(Object { fields, node, one: self.deeper()? }))
             }
             (Shape::Wrapped(items), raw) => {
                 let items = numbered(raw.bytes()?, 1, Shape::of(items))?;
-                visitor.visit_seq(List { items: items.into_iter(), one: self.deeper()? })
+                Token::Items(Items::Messages(Elements { items: items.into_iter(), one: self.deeper()? }))
             }
-            (Shape::Either(either), raw) => self.either(either, raw.bytes()?, visitor),
-            (Shape::Raw, raw) => {
-                let inner = numbered(raw.bytes()?, 1, Shape::Bytes)?;
-                let Some((_, Raw::Bytes(text))) = inner.last() else { return visitor.visit_unit() };
-                let mut json = serde_json::Deserializer::from_slice(text);
-                json.deserialize_any(visitor).map_err(SerdeError::custom)
-            }
+            (Shape::Either(either), raw) => self.either(either, raw.bytes()?)?,
             (shape, raw) => match leaf(shape, raw.bytes()?).map_err(wrong)? {
-                Value::String(text) => visitor.visit_str(&text),
-                Value::Int(n) => visitor.visit_i64(n),
-                _ => visitor.visit_unit(),
+                Value::String(text) => Token::String(text),
+                value => Source::Value(value, self.depth).token()?,
             },
-        }
+        })
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SerdeError> {
-        if self.is_hidden(false)? { visitor.visit_none() } else { visitor.visit_some(self) }
-    }
-
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, SerdeError> {
-        visitor.visit_newtype_struct(self)
-    }
-
-    fn deserialize_enum<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        _: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, SerdeError> {
-        let text = String::from_utf8_lossy(self.raw.bytes()?);
-        visitor.visit_enum(text.as_ref().into_deserializer())
-    }
-
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SerdeError> {
-        visitor.visit_unit()
-    }
-
-    forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
-        tuple_struct map struct identifier
-    }
-}
-
-impl<'s, 'de> One<'s, 'de> {
-    fn either<V: Visitor<'de>>(self, either: Either<'s>, bytes: &'de [u8], visitor: V) -> Result<V::Value, SerdeError> {
+    fn either(self, either: Either<'s>, bytes: &'de [u8]) -> Result<Token<'s, 'de>, SerdeError> {
         let one = self.deeper()?;
         let (first, second) = match either {
             Either::Bool(schema) => (Shape::Bool, Shape::Struct(schema)),
@@ -187,14 +148,14 @@ impl<'s, 'de> One<'s, 'de> {
         };
         let many = numbered(bytes, 2, second)?;
         match (either, many.last()) {
-            (Either::Bool(_), Some(&(shape, raw))) => return one.with(shape, raw).deserialize_any(visitor),
-            (_, Some(_)) => return visitor.visit_seq(List { items: many.into_iter(), one }),
+            (Either::Bool(_), Some(&(shape, raw))) => return one.with(shape, raw).token(),
+            (_, Some(_)) => return Ok(Token::Items(Items::Messages(Elements { items: many.into_iter(), one }))),
             (_, None) => {}
         }
         match numbered(bytes, 1, first)?.last() {
-            Some(&(shape, raw)) => one.with(shape, raw).deserialize_any(visitor),
-            None if matches!(either, Either::Bool(_)) => visitor.visit_bool(false),
-            None => visitor.visit_unit(),
+            Some(&(shape, raw)) => one.with(shape, raw).token(),
+            None if matches!(either, Either::Bool(_)) => Ok(Token::Bool(false)),
+            None => Ok(Token::Null),
         }
     }
 }
@@ -279,16 +240,14 @@ impl Fields {
 type Found<'de> = std::iter::Peekable<std::vec::IntoIter<(usize, Raw<'de>)>>;
 
 /// A message as a map.
-struct Object<'s, 'de> {
+pub(crate) struct Object<'s, 'de> {
     fields: Found<'de>,
     node: NodeRef<'s>,
     one: One<'s, 'de>,
 }
 
-impl<'de> MapAccess<'de> for Object<'_, 'de> {
-    type Error = SerdeError;
-
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, SerdeError> {
+impl<'s, 'de> Object<'s, 'de> {
+    pub(crate) fn key(&mut self) -> Result<Option<&'s str>, SerdeError> {
         while let Some(&(position, raw)) = self.fields.peek() {
             let field = self.node.field_at(position);
             let hidden = match Plan::of(field.node, self.node) {
@@ -297,14 +256,14 @@ impl<'de> MapAccess<'de> for Object<'_, 'de> {
                 Plan::List(_) | Plan::Map(_) => false,
             };
             if !hidden {
-                return seed.deserialize(field.name.as_str().into_deserializer()).map(Some);
+                return Ok(Some(field.name.as_str()));
             }
             self.fields.next();
         }
         Ok(None)
     }
 
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, SerdeError> {
+    pub(crate) fn value(&mut self) -> Result<Source<'s, 'de>, SerdeError> {
         let Some(&(position, first)) = self.fields.peek() else { return Err(SerdeError::Key) };
         let mut all = Vec::new();
         let one = self.one;
@@ -314,53 +273,49 @@ impl<'de> MapAccess<'de> for Object<'_, 'de> {
                 while let Some((_, raw)) = self.fields.next_if(|(at, _)| *at == position) {
                     last = raw;
                 }
-                seed.deserialize(one.with(shape, last))
+                Ok(Source::One(one.with(shape, last)))
             }
             Plan::List(shape) => {
                 while let Some((_, raw)) = self.fields.next_if(|(at, _)| *at == position) {
                     unpack(shape, raw, &mut |raw| all.push((shape, raw))).map_err(wrong)?;
                 }
-                seed.deserialize(Many::List(List { items: all.into_iter(), one }))
+                Ok(Source::List(Elements { items: all.into_iter(), one }))
             }
             Plan::Map(shape) => {
                 while let Some((_, raw)) = self.fields.next_if(|(at, _)| *at == position) {
                     all.push((shape, raw));
                 }
-                seed.deserialize(Many::Map(Entries { items: all.into_iter(), value: None, one }))
+                Ok(Source::Map(Entries { items: all.into_iter(), value: None, one }))
             }
         }
     }
 }
 
 /// The elements of a list.
-struct List<'s, 'de> {
+pub(crate) struct Elements<'s, 'de> {
     items: std::vec::IntoIter<(Shape<'s>, Raw<'de>)>,
     one: One<'s, 'de>,
 }
 
-impl<'de> SeqAccess<'de> for List<'_, 'de> {
-    type Error = SerdeError;
-
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, SerdeError> {
-        self.items.next().map(|(shape, raw)| seed.deserialize(self.one.with(shape, raw))).transpose()
+impl<'s, 'de> Elements<'s, 'de> {
+    pub(crate) fn next(&mut self) -> Option<One<'s, 'de>> {
+        self.items.next().map(|(shape, raw)| self.one.with(shape, raw))
     }
 
-    fn size_hint(&self) -> Option<usize> {
-        Some(self.items.len())
+    pub(crate) fn len(&self) -> usize {
+        self.items.len()
     }
 }
 
 /// The entries of a map: messages of a key and a value.
-struct Entries<'s, 'de> {
+pub(crate) struct Entries<'s, 'de> {
     items: std::vec::IntoIter<(Shape<'s>, Raw<'de>)>,
     value: Option<(Shape<'s>, Option<Raw<'de>>)>,
     one: One<'s, 'de>,
 }
 
-impl<'de> MapAccess<'de> for Entries<'_, 'de> {
-    type Error = SerdeError;
-
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, SerdeError> {
+impl<'s, 'de> Entries<'s, 'de> {
+    pub(crate) fn key(&mut self) -> Result<Option<Str>, SerdeError> {
         let Some((shape, raw)) = self.items.next() else { return Ok(None) };
         let (mut key, mut value) = (Raw::Bytes(b""), None);
         let mut reader = Reader::new(raw.bytes()?);
@@ -373,55 +328,14 @@ impl<'de> MapAccess<'de> for Entries<'_, 'de> {
             }
         }
         self.value = Some((shape, value));
-        seed.deserialize(self.one.with(Shape::String, key)).map(Some)
+        Ok(Some(Str::from_utf8_lossy(key.bytes()?)))
     }
 
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, SerdeError> {
+    pub(crate) fn value(&mut self) -> Result<Source<'s, 'de>, SerdeError> {
         match self.value.take() {
-            Some((shape, Some(raw))) => seed.deserialize(self.one.with(shape, raw)),
-            Some((shape, None)) => seed.deserialize(Many::Zero(zero(shape))),
+            Some((shape, Some(raw))) => Ok(Source::One(self.one.with(shape, raw))),
+            Some((shape, None)) => Ok(Source::Value(zero(shape), self.one.depth)),
             None => Err(SerdeError::Key),
         }
-    }
-}
-
-/// What comes several times, or what an entry does not say.
-enum Many<'s, 'de> {
-    List(List<'s, 'de>),
-    Map(Entries<'s, 'de>),
-    Zero(Value),
-}
-
-impl<'de> Deserializer<'de> for Many<'_, 'de> {
-    type Error = SerdeError;
-
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SerdeError> {
-        match self {
-            Many::List(list) => visitor.visit_seq(list),
-            Many::Map(map) => visitor.visit_map(map),
-            Many::Zero(value) => match value {
-                Value::Bool(b) => visitor.visit_bool(b),
-                Value::Int(n) => visitor.visit_i64(n),
-                Value::Float(n) => visitor.visit_f64(n),
-                Value::String(text) => visitor.visit_str(&text),
-                Value::Object(_) => {
-                    visitor.visit_map(serde::de::value::MapDeserializer::new(std::iter::empty::<(&str, &str)>()))
-                }
-                _ => visitor.visit_unit(),
-            },
-        }
-    }
-
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SerdeError> {
-        if matches!(self, Many::Zero(Value::Null)) { visitor.visit_none() } else { visitor.visit_some(self) }
-    }
-
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, SerdeError> {
-        visitor.visit_newtype_struct(self)
-    }
-
-    forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
-        tuple_struct map struct enum identifier ignored_any
     }
 }

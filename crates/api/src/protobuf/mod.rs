@@ -18,6 +18,7 @@ mod watch;
 mod wire;
 
 pub use de::from_message;
+pub(crate) use de::{Elements, Entries, Object, One};
 pub use decode::{MAX_DEPTH, decode, decode_message};
 pub use encode::{encode, encode_object};
 pub use error::Error;

@@ -19,6 +19,7 @@ pub use build::Builder;
 pub use de::from_value;
 pub use map::Map;
 pub use ser::to_value;
+pub(crate) use serde_error::deeper;
 pub use serde_error::{MAX_SERDE_DEPTH, SerdeError};
 pub use walk::{Event, Walk};
 

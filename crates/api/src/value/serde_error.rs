@@ -47,6 +47,6 @@ impl ser::Error for SerdeError {
 }
 
 /// One level deeper, if that is allowed.
-pub(super) fn deeper<E>(depth: usize, error: impl FnOnce(SerdeError) -> E) -> Result<usize, E> {
+pub(crate) fn deeper<E>(depth: usize, error: impl FnOnce(SerdeError) -> E) -> Result<usize, E> {
     if depth < MAX_SERDE_DEPTH { Ok(depth + 1) } else { Err(error(SerdeError::Depth)) }
 }

@@ -133,8 +133,15 @@ impl Allocator {
         let mut changes = Changes { owner: Some(Arc::clone(&owner)), ..Changes::default() };
         let mut pool = lock(&self.pool);
         let ids = &*self.ids;
-        let mut transaction =
-            Transaction { pool: &mut pool, ids, stack: self.stack, changes: &mut changes, owner, dry_run };
+        let mut transaction = Transaction {
+            pool: &mut pool,
+            ids,
+            stack: self.stack,
+            changes: &mut changes,
+            owner,
+            dry_run,
+            made_up: Vec::new(),
+        };
         let outcome = transaction.run(&mut service, old.as_ref());
         if dry_run || outcome.is_err() {
             changes.undo(&mut pool);

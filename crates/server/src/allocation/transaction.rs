@@ -49,6 +49,9 @@ fn invalid(service: &Fields, error: Error) -> Box<Status> {
     Box::new(Status::invalid(&GroupKind::from_static("", "Service"), &service.name, &vec![error]))
 }
 
+/// The port before the first that a dry run makes up.
+const MADE_UP_PORT: i64 = 32768;
+
 /// The write of one Service, while the pool is locked.
 pub(super) struct Transaction<'a> {
     pub pool: &'a mut Pool,
@@ -58,6 +61,8 @@ pub(super) struct Transaction<'a> {
     pub owner: Owner,
     /// Nothing will be kept of it.
     pub dry_run: bool,
+    /// The ports of a dry run.
+    pub made_up: Vec<i64>,
 }
 
 impl Transaction<'_> {
@@ -164,6 +169,7 @@ impl Transaction<'_> {
 
     fn port(&mut self, port: i64) -> Result<(), Refused> {
         // A dry run only asks whether somebody has it.
+        self.made_up.push(port);
         if self.dry_run && !u16::try_from(port).is_ok_and(|port| self.pool.port_range.contains(&port)) {
             return Ok(());
         }
@@ -173,6 +179,12 @@ impl Transaction<'_> {
     }
 
     fn next_port(&mut self) -> Result<i64, Refused> {
+        if self.dry_run {
+            // What will be free then nobody knows: the one after the largest so far is as good as any.
+            let last = self.made_up.iter().max().map_or(MADE_UP_PORT, |port| 0.max(*port));
+            self.made_up.push(last + 1);
+            return Ok(last + 1);
+        }
         let port = self.pool.take_next_port(&self.owner, self.ids)?;
         self.changes.taken_ports.push(port);
         Ok(port.into())

@@ -5,6 +5,8 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
+pub(crate) mod status;
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError, RwLock},

@@ -133,7 +133,7 @@ async fn apply_configuration(
                 object
             }
             None => {
-                let decoded = resource.schema().decode(text.as_bytes());
+                let decoded = resource.schema().convert(text.as_bytes());
                 let decoded = decoded.map_err(|error| {
                     let (group_version, kind) = (resource.gvk.group_version(), &resource.gvk.kind);
                     let (group, version) = (&group_version.group, &group_version.version);

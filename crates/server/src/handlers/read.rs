@@ -82,9 +82,7 @@ pub(crate) async fn find(
     };
     let page = stored.cache.list(&query).await.map_err(|error| match error {
         CacheError::Expired { .. } if !options.continue_token.is_empty() => continue_expired(&options.continue_token),
-        CacheError::Expired { .. } => {
-            Status::resource_expired("The provided resource version is too old: list again without it")
-        }
+        CacheError::Expired { .. } => Status::resource_expired("The resourceVersion for the provided list is too old."),
         other => cache_status(other),
     })?;
     let metadata = ListMeta {

@@ -28,7 +28,15 @@ pub(super) fn create(strategy: &Strategy, object: &mut Map, status: Option<&Valu
         }
         ("", "serviceaccounts") => only_names_of_secrets(object),
         ("apps", "daemonsets") if template_generation(object) < 1 => set_template_generation(object, 1),
-        ("batch", "jobs") => job_selector(object, uid),
+        ("batch", "jobs") => {
+            let unlabelled = !is_labelled(object, "metadata.labels");
+            let labelled = is_labelled(object, "spec.template.metadata.labels");
+            job_selector(object, uid);
+            // In Go both are one map by now.
+            if unlabelled && labelled {
+                labels_of_template(object);
+            }
+        }
         ("apiextensions.k8s.io", "customresourcedefinitions") => stored_versions(object),
         ("apiregistration.k8s.io", "apiservices") if paths::get(object, "spec.service").is_none_or(Value::is_null) => {
             let condition = [
@@ -76,6 +84,7 @@ pub(super) fn update(strategy: &Strategy, subresource: &str, new: &mut Map, old:
             let grown = i64::from(!paths::same(new, old, "spec.template"));
             set_template_generation(new, template_generation(old).saturating_add(grown));
         }
+        ("batch", "jobs", _) if !is_labelled(new, "metadata.labels") => labels_of_template(new),
         ("apiextensions.k8s.io", "customresourcedefinitions", "") => stored_versions(new),
         ("certificates.k8s.io", _, "status") => {
             certificates::keep_decisions(new, old);
@@ -105,6 +114,17 @@ fn only_names_of_secrets(object: &mut Map) {
         if let Value::Object(secret) = secret {
             secret.retain(|key, _| key == "name");
         }
+    }
+}
+
+fn is_labelled(object: &Map, path: &str) -> bool {
+    paths::get(object, path).and_then(Value::as_object).is_some_and(|labels| !labels.is_empty())
+}
+
+/// A Job has the labels of its template.
+fn labels_of_template(object: &mut Map) {
+    if let Some(labels) = paths::get(object, "spec.template.metadata.labels").cloned() {
+        paths::set(object, "metadata.labels", labels);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Policies of admission and their bindings. The expressions are compiled elsewhere.
+//! Policies of admission and their bindings.
 
 use std::collections::BTreeSet;
 
@@ -12,9 +12,12 @@ use capstan_api::{
     },
 };
 
+use capstan_cel::Type;
+
 use super::{
+    expressions::{self, Place},
     read::{at, is_set, list, object, objects, text},
-    rules::{invalid, one_of, required},
+    rules::{invalid, one_of, one_of_pointer, required},
     webhook::{match_conditions, rule},
 };
 
@@ -50,7 +53,7 @@ const RESERVED: &[&str] = &[
 
 /// What both kinds of policies have.
 fn policy(spec: &Map, mutating: bool, errors: &mut ErrorList) {
-    one_of(errors, spec, "failurePolicy", &SPEC, FAILURE_POLICIES);
+    one_of_pointer(errors, spec, "failurePolicy", &SPEC, FAILURE_POLICIES);
     if let Some(kind) = object(spec, "paramKind") {
         param_kind(kind, &SPEC.child("paramKind"), errors);
     }
@@ -67,7 +70,8 @@ fn policy(spec: &Map, mutating: bool, errors: &mut ErrorList) {
             }
         }
     }
-    match_conditions(spec, &SPEC, errors);
+    let place = place(spec);
+    match_conditions(spec, place, &SPEC, errors);
     let path = SPEC.child("variables");
     for (i, variable) in objects(spec, "variables") {
         let path = path.index(i);
@@ -77,10 +81,16 @@ fn policy(spec: &Map, mutating: bool, errors: &mut ErrorList) {
         } else if !is_c_identifier(name).is_empty() || RESERVED.contains(&name) {
             errors.push(Error::invalid(path.child("name"), name, "must be a valid CEL identifier"));
         }
-        if text(variable, "expression").trim().is_empty() {
-            errors.push(Error::required(path.child("expression"), "expression is not specified"));
+        match text(variable, "expression").trim() {
+            "" => errors.push(Error::required(path.child("expression"), "expression is not specified")),
+            text => expressions::expression(text, place, &[], &path.child("expression"), errors),
         }
     }
+}
+
+/// What the expressions of a policy can speak of.
+fn place(spec: &Map) -> &'static Place {
+    if is_set(spec, "paramKind") { &expressions::POLICY_WITH_PARAMS } else { &expressions::POLICY }
 }
 
 fn mutating_operations(constraints: &Map, path: &Path<'_>, errors: &mut ErrorList) {
@@ -157,7 +167,7 @@ pub(super) fn validating(object: &Map, errors: &mut ErrorList) {
     }
     let path = SPEC.child("validations");
     for (i, one) in objects(spec, "validations") {
-        validation(one, &path.index(i), errors);
+        validation(one, place(spec), &path.index(i), errors);
     }
     let path = SPEC.child("auditAnnotations");
     let count = list(spec, "auditAnnotations").len();
@@ -184,6 +194,9 @@ pub(super) fn validating(object: &Map, errors: &mut ErrorList) {
         } else if expression.len() > MAX_AUDIT_EXPRESSION {
             let detail = format!("must not exceed {MAX_AUDIT_EXPRESSION} bytes in length");
             errors.push(Error::required(path.child("valueExpression"), detail));
+        } else {
+            let wanted = [Type::String, Type::Null];
+            expressions::expression(expression, place(spec), &wanted, &path.child("valueExpression"), errors);
         }
         if !seen.insert(key) {
             errors.push(Error::duplicate(path.child("key"), key));
@@ -191,14 +204,17 @@ pub(super) fn validating(object: &Map, errors: &mut ErrorList) {
     }
 }
 
-fn validation(one: &Map, path: &Path<'_>, errors: &mut ErrorList) {
-    if text(one, "expression").trim().is_empty() {
-        errors.push(Error::required(path.child("expression"), "expression is not specified"));
+fn validation(one: &Map, place: &Place, path: &Path<'_>, errors: &mut ErrorList) {
+    match text(one, "expression").trim() {
+        "" => errors.push(Error::required(path.child("expression"), "expression is not specified")),
+        text => expressions::expression(text, place, &[Type::Bool], &path.child("expression"), errors),
     }
     for key in ["messageExpression", "message"] {
         let (value, path) = (text(one, key), path.child(key));
         if !value.is_empty() && value.trim().is_empty() {
             errors.push(Error::invalid(path, value, "must be non-empty if specified"));
+        } else if key == "messageExpression" && !value.is_empty() {
+            expressions::expression(value.trim(), place, &[Type::String], &path, errors);
         } else if key == "message" && value.trim().contains(['\n', '\r']) {
             errors.push(Error::invalid(path, value, "must not contain line breaks"));
         }

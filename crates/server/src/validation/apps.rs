@@ -144,10 +144,10 @@ pub(super) fn count_or_percent(map: &Map, key: &str, path: &Path<'_>, errors: &m
     }
 }
 
-/// The number, whether it is a count or a percentage; what is neither counts as nothing.
+/// The number, whether it is a count or a percentage; a count may also be written as text, though it is refused then.
 pub(super) fn amount(map: &Map, key: &str) -> i64 {
     match map.get(key) {
-        Some(Value::String(_)) => percent(map, key).unwrap_or(0),
+        Some(Value::String(count)) => percent(map, key).or_else(|| count.parse().ok()).unwrap_or(0),
         value => value.and_then(Value::as_i64).unwrap_or(0),
     }
 }

@@ -1,4 +1,4 @@
-//! Devices: claims, classes and what drivers have. What is inside of devices is not looked at.
+//! Devices: claims, classes and what drivers have.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +12,8 @@ use capstan_api::{
 };
 
 use super::{
+    device_parts,
+    expressions::{self, DEVICE},
     read::{at, flag, int, is_set, list, object, objects, strings, text},
     rules::{IMMUTABLE, invalid, required},
     shape::{Field, NIL, NUMBER, Shape, TEXT, show},
@@ -26,6 +28,7 @@ const MAX_SELECTORS: usize = 32;
 const MAX_ALTERNATIVES: usize = 8;
 const MAX_DEVICES: usize = 128;
 const MAX_POOL_NAME: usize = 253;
+const MAX_EXPRESSION: usize = 10 * 1024;
 const NOT_A_REQUEST: &str =
     "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
 
@@ -82,6 +85,9 @@ fn devices(devices: &Map, path: &Path<'_>, errors: &mut ErrorList) {
             let detail = "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, but multiple fields \
                           are set";
             errors.push(Error::required(path, detail));
+        }
+        for key in ["matchAttribute", "distinctAttribute"].into_iter().filter(|key| is_set(one, key)).take(1) {
+            device_parts::fully_qualified_name(text(one, key), &path.child(key), errors);
         }
     }
     let count = list(devices, "constraints").len();
@@ -155,14 +161,24 @@ fn exact(request: &Map, path: &Path<'_>, errors: &mut ErrorList) {
         ("ExactCount", _) => errors.push(Error::invalid(path.child("count"), count, NOT_POSITIVE)),
         (mode, _) => errors.push(Error::not_supported(path.child("allocationMode"), mode, &known)),
     }
+    let path = path.child("tolerations");
+    for (i, toleration) in objects(request, "tolerations") {
+        device_parts::toleration(toleration, &path.index(i), errors);
+    }
 }
 
-/// Which devices will do. The expressions are compiled elsewhere.
+/// Which devices will do.
 fn selectors(map: &Map, path: &Path<'_>, errors: &mut ErrorList) {
     let path = path.child("selectors");
     for (i, selector) in objects(map, "selectors") {
-        if !is_set(selector, "cel") {
-            errors.push(Error::required(path.index(i).child("cel"), ""));
+        let path = path.index(i);
+        let path = path.child("cel");
+        match object(selector, "cel").map(|cel| text(cel, "expression")) {
+            None => errors.push(Error::required(path, "")),
+            Some(long) if long.len() > MAX_EXPRESSION => {
+                errors.push(Error::too_long(path.child("expression"), MAX_EXPRESSION));
+            }
+            Some(text) => expressions::device(text, &DEVICE, &path.child("expression"), errors),
         }
     }
     let count = list(map, "selectors").len();
@@ -177,8 +193,11 @@ fn opaque(config: &Map, path: &Path<'_>, errors: &mut ErrorList) {
         None => errors.push(Error::required(path, "")),
         Some(opaque) => {
             driver_name(text(opaque, "driver"), &path.child("driver"), errors);
-            if !is_set(opaque, "parameters") {
-                errors.push(Error::required(path.child("parameters"), ""));
+            let path = path.child("parameters");
+            match opaque.get("parameters") {
+                None | Some(Value::Null) => errors.push(Error::required(path, "")),
+                Some(Value::Object(_)) => {}
+                Some(_) => errors.push(Error::invalid(path, "<value omitted>", "must be a valid JSON object")),
             }
         }
     }
@@ -291,6 +310,8 @@ fn slice_spec(spec: &Map, old: Option<&Map>, errors: &mut ErrorList) {
     let path = SPEC.child("devices");
     set(list(spec, "devices"), MAX_DEVICES, &path, errors, name, |device, path, errors| {
         invalid(errors, &path.child("name"), name(device), is_dns1123_label(name(device)));
+        let before = old.and_then(|old| objects(old, "devices").find(|(_, old)| text(old, "name") == name(device)));
+        device_parts::device(map(device), before.map(|(_, old)| old), path, errors);
     });
 }
 

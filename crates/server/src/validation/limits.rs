@@ -16,6 +16,8 @@ use super::{
     shape::{Field, NIL, Shape, TEXT, show},
 };
 
+/// The largest quantity whose thousandths can be counted.
+const MAX_MILLI_VALUE: i64 = i64::MAX / 1000;
 const SPEC: Path<'static> = Path::new("spec");
 const COMPUTE: &[&str] = &["cpu", "memory", "ephemeral-storage"];
 const COUNTED: &[&str] = &[
@@ -163,8 +165,11 @@ fn relations(limit: &Map, ty: &str, name: &str, path: &Path<'_>, errors: &mut Er
             wrong(format!("ratio {ratio} is less than 1"));
         }
         if let (Some(min), Some(max)) = (&min, &max) {
-            let bound = max.as_f64() / min.as_f64();
-            if ratio.as_f64() > bound {
+            // In thousandths, unless one of them is so large that only whole numbers are looked at.
+            let exact = [&ratio, min, max].iter().all(|quantity| quantity.value() < MAX_MILLI_VALUE);
+            let number = |quantity: &Quantity| if exact { quantity.milli_value() } else { quantity.value() } as f64;
+            let bound = number(max) / number(min);
+            if number(&ratio) / if exact { 1000.0 } else { 1.0 } > bound {
                 wrong(format!("ratio {ratio} is greater than max/min = {bound:.6}"));
             }
         }

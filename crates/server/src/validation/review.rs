@@ -149,7 +149,7 @@ pub(super) fn api_service(service: &Map, errors: &mut ErrorList) {
     let (group, version) = (text(spec, "group"), text(spec, "version"));
     let name = text(at(service, "metadata"), "name");
     let needed = format!("{version}.{group}");
-    if is_path_segment_name(name).is_empty() && name != needed {
+    if !name.is_empty() && is_path_segment_name(name).is_empty() && name != needed {
         let detail = format!("must be `spec.version+\".\"+spec.group`: \"{needed}\"");
         errors.push(Error::invalid(Path::new("metadata").child("name"), name, detail));
     }

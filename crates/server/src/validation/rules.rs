@@ -54,6 +54,14 @@ pub(super) fn one_of(errors: &mut ErrorList, map: &Map, key: &str, path: &Path<'
     }
 }
 
+/// The same for what is a pointer in Go: an empty word that was sent is a wrong one.
+pub(super) fn one_of_pointer(errors: &mut ErrorList, map: &Map, key: &str, path: &Path<'_>, supported: &[&str]) {
+    match is_set(map, key) && text(map, key).is_empty() {
+        true => errors.push(Error::not_supported(path.child(key), "", supported)),
+        false => one_of(errors, map, key, path, supported),
+    }
+}
+
 /// Numbers that must not be negative.
 pub(super) fn nonnegative(errors: &mut ErrorList, map: &Map, keys: &[&str], path: &Path<'_>) {
     for key in keys {

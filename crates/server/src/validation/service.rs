@@ -11,7 +11,7 @@ use capstan_api::{
 use super::{
     address::{Known, endpoint_ip, legacy_cidr, legacy_ip},
     read::{at, int, is_set, list, object, objects, strings, text},
-    rules::{invalid, one_of, port},
+    rules::{invalid, one_of, one_of_pointer, port},
     service_ips::{self, is_headless, load_balancer_class, needs_health_check},
 };
 
@@ -253,7 +253,7 @@ fn traffic(spec: &Map, ty: &str, path: &Path<'_>, errors: &mut ErrorList) {
         }
     }
     if is_set(spec, "internalTrafficPolicy") || matches!(ty, "NodePort" | "LoadBalancer" | "ClusterIP") {
-        one_of(errors, spec, "internalTrafficPolicy", path, &["Cluster", "Local"]);
+        one_of_pointer(errors, spec, "internalTrafficPolicy", path, &["Cluster", "Local"]);
     }
     if is_set(spec, "trafficDistribution") {
         let known = ["PreferClose", "PreferSameZone", "PreferSameNode"];

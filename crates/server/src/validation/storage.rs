@@ -11,7 +11,7 @@ use capstan_api::{
 
 use super::{
     read::{at, int, is_set, list, object, objects, quantity, strings, text},
-    rules::{IMMUTABLE, NEGATIVE, invalid, nonnegative, one_of, show_selector},
+    rules::{IMMUTABLE, NEGATIVE, invalid, nonnegative, one_of_pointer, show_selector},
     shape::{Field, NIL, Shape, TEXT, show},
     volume::{driver_name, volume_spec},
 };
@@ -216,7 +216,7 @@ pub(super) fn driver(driver: &Map, errors: &mut ErrorList) {
         }
     }
     if is_set(spec, "fsGroupPolicy") {
-        one_of(errors, spec, "fsGroupPolicy", &SPEC, &["File", "None", "ReadWriteOnceWithFSType"]);
+        one_of_pointer(errors, spec, "fsGroupPolicy", &SPEC, &["File", "None", "ReadWriteOnceWithFSType"]);
     }
     let path = SPEC.child("tokenRequests");
     let mut audiences = BTreeSet::new();

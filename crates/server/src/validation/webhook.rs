@@ -11,7 +11,10 @@ use capstan_api::{
     },
 };
 
+use capstan_cel::Type;
+
 use super::{
+    expressions::{self, Place},
     read::{at, int, is_set, list, object, objects, text},
     rules::{invalid, required},
 };
@@ -195,7 +198,7 @@ fn resources(rule: &Map, path: &Path<'_>, errors: &mut ErrorList) {
 }
 
 /// Conditions on which something is asked. The expressions are compiled elsewhere.
-pub(super) fn match_conditions(map: &Map, path: &Path<'_>, errors: &mut ErrorList) {
+pub(super) fn match_conditions(map: &Map, place: &Place, path: &Path<'_>, errors: &mut ErrorList) {
     let path = path.child("matchConditions");
     let count = list(map, "matchConditions").len();
     if count > MAX_MATCH_CONDITIONS {
@@ -204,8 +207,9 @@ pub(super) fn match_conditions(map: &Map, path: &Path<'_>, errors: &mut ErrorLis
     let mut names = BTreeSet::new();
     for (i, condition) in objects(map, "matchConditions") {
         let path = path.index(i);
-        if text(condition, "expression").trim().is_empty() {
-            errors.push(Error::required(path.child("expression"), ""));
+        match text(condition, "expression").trim() {
+            "" => errors.push(Error::required(path.child("expression"), "")),
+            text => expressions::expression(text, place, &[Type::Bool], &path.child("expression"), errors),
         }
         required(errors, condition, "name", &path, is_qualified_name);
         let name = text(condition, "name");
@@ -289,5 +293,5 @@ fn hook(hook: &Map, strict: Strict, path: &Path<'_>, errors: &mut ErrorList) {
     }
     one_of("reinvocationPolicy", &["IfNeeded", "Never"], errors);
     client_config(at(hook, "clientConfig"), &path.child("clientConfig"), errors);
-    match_conditions(hook, path, errors);
+    match_conditions(hook, &expressions::WEBHOOK, path, errors);
 }

@@ -132,8 +132,13 @@ fn with_claims(spec: &Map, template: &Map) -> Map {
     let Some(pod) = template.get_mut("spec").and_then(Value::as_object_mut) else { return template };
     pod.remove("subdomain");
     pod.remove("hostname");
-    let claims: Vec<_> =
-        objects(spec, "volumeClaimTemplates").map(|(_, claim)| text(at(claim, "metadata"), "name")).collect();
+    let mut claims: Vec<_> = Vec::new();
+    for (_, claim) in objects(spec, "volumeClaimTemplates") {
+        let name = text(at(claim, "metadata"), "name");
+        if !claims.contains(&name) {
+            claims.push(name);
+        }
+    }
     if claims.is_empty() {
         return template;
     }

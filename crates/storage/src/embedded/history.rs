@@ -12,6 +12,9 @@ use crate::{Batch, Event, Fault, FaultKind, Key, KeyValue, ReadError, Revision, 
 /// How many bytes of log a watch that is behind looks through at a time.
 const STRETCH_BYTES: u64 = 1024 * 1024;
 
+/// How many keys the index is asked about before a watch goes through the log instead.
+const ASKED_KEYS: usize = 1024;
+
 /// The next commits under `prefix` after `after`.
 pub(super) fn read(state: &State, store: u64, prefix: &Key, after: Revision) -> Result<Stretch, ReadError> {
     if after < state.compacted {
@@ -19,6 +22,10 @@ pub(super) fn read(state: &State, store: u64, prefix: &Key, after: Revision) -> 
     }
     let mut stretch = Stretch { batches: VecDeque::new(), through: after };
     if after >= state.revision {
+        return Ok(stretch);
+    }
+    if state.unchanged(prefix, after, ASKED_KEYS) {
+        stretch.through = state.revision;
         return Ok(stretch);
     }
     let (_, mark) = state.marks.get_prev(&after.next()).ok_or_else(|| lost(after))?;

@@ -135,6 +135,25 @@ impl State {
         (past_parts(found).0 == key && place.revision <= revision).then_some(place)
     }
 
+    /// Whether nothing under the prefix has changed after a revision that is not compacted; `false` when that is not
+    /// plain after so many keys.
+    pub(super) fn unchanged(&self, prefix: &[u8], after: Revision, keys: usize) -> bool {
+        let mut left = keys;
+        let mut unchanged = |index: &Index, prefix: &[u8], put: fn(&[u8], Place) -> Revision| {
+            let mut scan = index.scan(prefix);
+            while let Some((key, place)) = scan.item().filter(|(key, _)| key.starts_with(prefix)) {
+                if left == 0 || put(key, place) > after {
+                    return false;
+                }
+                left -= 1;
+                scan.next();
+            }
+            true
+        };
+        unchanged(&self.present, prefix, |_, place| place.revision)
+            && unchanged(&self.past, &escaped(prefix), |key, _| past_parts(key).1)
+    }
+
     /// What `revision` superseded under the key.
     pub(super) fn superseded_by(&self, key: &[u8], revision: Revision) -> Option<Place> {
         self.past.get(&past_key(key, revision))

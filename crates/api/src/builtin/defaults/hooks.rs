@@ -75,9 +75,15 @@ pub(super) fn pod_cidrs(spec: &mut Map) {
     }
 }
 
+/// The longest name of a repository.
+const MAX_IMAGE_NAME: usize = 255;
+
 /// Whether what stands before the tag of an image is a name: where it comes from, which may have a port, and
 /// lowercase words.
 fn is_image_name(name: &str) -> bool {
+    if name.len() > MAX_IMAGE_NAME {
+        return false;
+    }
     let mut parts: Vec<&str> = name.split('/').collect();
     let is_host = |part: &str| part.contains(['.', ':']) || part == "localhost" || part.chars().any(char::is_uppercase);
     if parts.len() > 1 && is_host(parts[0]) {

@@ -13,6 +13,10 @@ pub enum DecodeError {
     Mismatch(Box<Mismatch>),
     /// Bytes that are not base64, and where that shows.
     Base64(usize),
+    /// The same, found when an object that had no type before is converted.
+    ConvertedBase64(usize),
+    /// A number with a fraction where such an object should have an integer of this type.
+    Float(&'static str),
     /// A time that is none.
     Time(time::ParseError),
     /// A quantity that is none.
@@ -49,6 +53,10 @@ impl fmt::Display for DecodeError {
             DecodeError::Syntax(error) => error.fmt(f),
             DecodeError::Mismatch(mismatch) => mismatch.fmt(f),
             DecodeError::Base64(offset) => write!(f, "illegal base64 data at input byte {offset}"),
+            DecodeError::ConvertedBase64(offset) => {
+                write!(f, "error decoding from json: illegal base64 data at input byte {offset}")
+            }
+            DecodeError::Float(ty) => write!(f, "cannot convert float64 to {ty}"),
             DecodeError::Time(error) => error.fmt(f),
             DecodeError::Quantity(error) => error.fmt(f),
             DecodeError::NoSchema => f.write_str("boolean or JSON schema expected"),

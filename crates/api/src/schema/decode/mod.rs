@@ -42,8 +42,22 @@ impl Schema {
     /// Says in Go's words why the text is not JSON or does not fit the type. Unknown and duplicate fields are no error
     /// here.
     pub fn decode(&self, text: &[u8]) -> Result<Decoded, DecodeError> {
+        self.decode_as(text, false)
+    }
+
+    /// The same for what has been an object without a type before, as an applied one: whole numbers that are too large
+    /// wrap around, and errors have other words.
+    ///
+    /// # Errors
+    /// As [`decode`](Schema::decode).
+    pub fn convert(&self, text: &[u8]) -> Result<Decoded, DecodeError> {
+        self.decode_as(text, true)
+    }
+
+    fn decode_as(&self, text: &[u8], converting: bool) -> Result<Decoded, DecodeError> {
         let decoder = Decoder {
             root: self.root(),
+            converting,
             reader: Reader::new(text),
             builder: Builder::default(),
             frames: Vec::new(),
@@ -58,6 +72,8 @@ impl Schema {
 struct Decoder<'s, 'a> {
     root: NodeRef<'s>,
     reader: Reader<'a>,
+    /// Whether it was decoded once already, without a type.
+    converting: bool,
     builder: Builder,
     frames: Vec<Frame<'s, 'a>>,
     strict: StrictErrors,
@@ -186,6 +202,14 @@ impl<'s, 'a> Decoder<'s, 'a> {
             },
             (Type::Object, _, Token::BeginObject) => self.begin_object(node, false),
             (Type::Array, _, Token::BeginArray) => self.begin_array(node, node.items().unwrap_or(node), false),
+            (Type::Integer, format, Token::Number(number)) if self.converting => match whole(number.text()) {
+                Some(n) if format == Format::Int32 => self.scalar(node, n as i32 == 0, Value::Int((n as i32).into())),
+                Some(n) => self.scalar(node, n == 0, Value::Int(n)),
+                None => {
+                    let ty = if format == Format::Int32 { "int32" } else { "int64" };
+                    self.saved = self.saved.take().or(Some(DecodeError::Float(ty)));
+                }
+            },
             (Type::Integer, format, Token::Number(number)) => {
                 let fits = |n: &i64| format != Format::Int32 || i32::try_from(*n).is_ok();
                 match number.as_i64().filter(fits) {
@@ -199,6 +223,7 @@ impl<'s, 'a> Decoder<'s, 'a> {
             },
             (Type::String, Format::Byte, Token::String(text)) => match base64::decode(text.as_bytes()) {
                 Ok(bytes) => self.bytes(node, &bytes),
+                Err(at) if self.converting => self.saved = self.saved.take().or(Some(DecodeError::ConvertedBase64(at))),
                 Err(at) => self.saved = self.saved.take().or(Some(DecodeError::Base64(at))),
             },
             (Type::String, Format::Byte, Token::BeginArray) => return self.byte_array(node),
@@ -248,7 +273,9 @@ impl<'s, 'a> Decoder<'s, 'a> {
 
     /// The error of a type that reads itself, where the text should have been a `ty`.
     fn refuse(&self, node: NodeRef<'s>, value: String, ty: &str) -> DecodeError {
-        DecodeError::Mismatch(mismatch(&self.frames, node, value, Some(ty)))
+        // What was decoded before reads itself alone, without knowing where it is.
+        let frames: &[Frame<'_, '_>] = if self.converting { &[] } else { &self.frames };
+        DecodeError::Mismatch(mismatch(frames, node, value, Some(ty)))
     }
 
     /// Passes over the rest of a container that has just begun.
@@ -362,6 +389,15 @@ impl<'s, 'a> Decoder<'s, 'a> {
     fn bytes(&mut self, node: NodeRef<'s>, bytes: &[u8]) {
         self.scalar(node, bytes.is_empty(), Value::String(BASE64_STANDARD.encode(bytes).into()));
     }
+}
+
+/// A number as Go converts it to an integer, if it has no fraction; what is out of range becomes the least.
+fn whole(text: &str) -> Option<i64> {
+    text.parse().ok().or_else(|| {
+        let n = text.parse::<f64>().ok().filter(|n| n.fract() == 0.0)?;
+        let fits = (i64::MIN as f64..i64::MAX as f64).contains(&n);
+        Some(if fits { n as i64 } else { i64::MIN })
+    })
 }
 
 /// A time as it is printed, if it is one.
