@@ -124,8 +124,12 @@ async fn delete_one(
     mut options: DeleteOptions,
 ) -> Result<Deleted, Status> {
     let stored = call.stored()?;
+    let mut marked = None;
     for _ in 0..MAX_ATTEMPTS {
-        let found = stored.cache.peek(namespace, name).ok_or_else(|| not_found(&call.resource, name))?;
+        let Some(found) = stored.cache.peek(namespace, name) else {
+            // Once it is marked, whoever removes it does what was asked for.
+            return marked.map(Deleted::Gone).ok_or_else(|| not_found(&call.resource, name));
+        };
         let Current { object: old, revision } = Current::of(call, &found)?;
         check_preconditions(call, &options, &old, name)?;
         call.admit(Admitted::delete(name, &old, options.dry_run))?;
@@ -160,7 +164,8 @@ async fn delete_one(
             Ok(revision) => {
                 effects.keep();
                 match new {
-                    Some(_) if goes_on => {
+                    Some(object) if goes_on => {
+                        marked = Some(answer_json(call, object, Some(revision)));
                         // The version has changed by this very deletion.
                         if let Some(wanted) = options.preconditions.as_mut().filter(|p| p.resource_version.is_some()) {
                             wanted.resource_version = Some(revision.to_string().into());

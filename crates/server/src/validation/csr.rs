@@ -67,7 +67,9 @@ fn request_error(pem: &[u8]) -> Option<String> {
     match blocks(pem).first() {
         Some(block) if block.label == "CERTIFICATE REQUEST" => {
             let error = X509CertificationRequest::from_der(&block.contents).err()?;
-            Some(error.to_string())
+            // What Go says to all that ends too early; other words are the parser's own.
+            let words = error.to_string();
+            Some(if words.contains("Eof") { "asn1: syntax error: data truncated".to_owned() } else { words })
         }
         _ => Some("PEM block type must be CERTIFICATE REQUEST".to_owned()),
     }
@@ -127,7 +129,8 @@ fn body(csr: &Map, old: Option<&Map>, errors: &mut ErrorList) {
     let spec = at(csr, "spec");
     let request = text(spec, "request");
     if let Some(error) = request_error(&bytes(request)) {
-        errors.push(Error::invalid(SPEC.child("request"), request, error));
+        let shown = if request.is_empty() { Value::Null } else { request.into() };
+        errors.push(Error::invalid(SPEC.child("request"), shown, error));
     }
     let path = SPEC.child("usages");
     if usages(csr).next().is_none() {

@@ -20,6 +20,14 @@ const SPEC: Path<'static> = Path::new("spec");
 pub(super) const ACCESS_MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 pub(super) const VOLUME_MODES: &[&str] = &["Block", "Filesystem"];
 pub(super) const NOT_POSITIVE: &str = "must be greater than zero";
+const REQUIREMENT: &[Field] = &[("Key", "key", TEXT), ("Operator", "operator", TEXT), ("Values", "values", NIL)];
+const TERM: &[Field] = &[
+    ("MatchExpressions", "matchExpressions", Shape::List(REQUIREMENT)),
+    ("MatchFields", "matchFields", Shape::List(REQUIREMENT)),
+];
+/// The node affinity of a volume as Go prints it.
+const AFFINITY: &[Field] =
+    &[("Required", "required", Shape::Pointer(&[("NodeSelectorTerms", "nodeSelectorTerms", Shape::List(TERM))]))];
 const HOST_PATH_TYPES: &[&str] =
     &["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
 const MAX_DRIVER_NAME: usize = 63;
@@ -374,7 +382,8 @@ pub(super) fn volume_update(new: &Map, old: &Map, errors: &mut ErrorList) {
     let affinity = |spec: &Map| spec.get("nodeAffinity").map(|affinity| current_labels(&affinity.to_string()));
     if is_set(old, "nodeAffinity") && affinity(&spec) != affinity(old) {
         let detail = format!("{IMMUTABLE}, except for updating from beta label to GA");
-        errors.push(Error::invalid("nodeAffinity", spec.get("nodeAffinity").cloned().unwrap_or_default(), detail));
+        let shown = object(&spec, "nodeAffinity").map_or_else(|| "null".to_owned(), |map| show(map, AFFINITY));
+        errors.push(Error::invalid_shown("nodeAffinity", shown, detail));
     }
     if is_set(old, "volumeAttributesClassName") && !is_set(&spec, "volumeAttributesClassName") {
         let detail = "update from non-nil value to nil is forbidden";

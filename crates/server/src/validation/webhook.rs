@@ -108,8 +108,8 @@ fn webhook_service(service: &Map, path: &Path<'_>, errors: &mut ErrorList) {
     if !place.starts_with('/') {
         wrong("must start with a '/'");
     }
-    let steps = place.get(1..).unwrap_or("");
-    for (i, step) in steps.strip_suffix('/').unwrap_or(steps).split('/').enumerate() {
+    let steps = String::from_utf8_lossy(place.as_bytes().get(1..).unwrap_or_default());
+    for (i, step) in steps.strip_suffix('/').unwrap_or(&steps).split('/').enumerate() {
         if step.is_empty() {
             wrong(&format!("segment[{i}] may not be empty"));
             continue;

@@ -96,6 +96,30 @@ fn what_is_decoded_is_what_go_would_encode() {
 }
 
 #[test]
+fn what_is_applied_is_converted_as_go_converts_it() {
+    let convert = |kind: &str, text: &str| {
+        let (api_version, kind) = kind.split_once(' ').unwrap();
+        match schema(api_version, kind).convert(text.as_bytes()) {
+            Ok(Decoded { value, .. }) => json::to_string(&value),
+            Err(error) => error.to_string(),
+        }
+    };
+    for (number, expected) in [
+        ("3000000000", r#"{"spec":{"replicas":-1294967296}}"#),
+        ("100000000000000000000", r#"{"spec":{"replicas":0}}"#),
+        ("2.0", r#"{"spec":{"replicas":2}}"#),
+        ("1.5", "cannot convert float64 to int32"),
+    ] {
+        assert_eq!(convert("apps/v1 Deployment", &format!(r#"{{"spec":{{"replicas":{number}}}}}"#)), expected);
+    }
+    let surge = r#"{"spec":{"strategy":{"rollingUpdate":{"maxSurge":true}}}}"#;
+    assert_eq!(convert("apps/v1 Deployment", surge), "json: cannot unmarshal bool into Go value of type int32");
+    let words = "error decoding from json: illegal base64 data at input byte 1";
+    assert_eq!(convert("v1 Secret", r#"{"data":{"a":"A_B"}}"#), words);
+    assert_eq!(convert("apps/v1 ControllerRevision", r#"{"revision":1e30}"#), r#"{"revision":-9223372036854775808}"#);
+}
+
+#[test]
 fn refuses_what_is_no_object_of_the_kind() {
     check("v1 Pod", "[]", "json: cannot unmarshal array into Go value of type v1.Pod");
     check("apps/v1 Deployment", "1", "json: cannot unmarshal number into Go value of type v1.Deployment");
