@@ -129,8 +129,7 @@ fn body(csr: &Map, old: Option<&Map>, errors: &mut ErrorList) {
     let spec = at(csr, "spec");
     let request = text(spec, "request");
     if let Some(error) = request_error(&bytes(request)) {
-        let shown = if request.is_empty() { Value::Null } else { request.into() };
-        errors.push(Error::invalid(SPEC.child("request"), shown, error));
+        errors.push(Error::invalid(SPEC.child("request"), spec.get("request").cloned().unwrap_or_default(), error));
     }
     let path = SPEC.child("usages");
     if usages(csr).next().is_none() {
