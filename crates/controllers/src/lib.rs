@@ -20,7 +20,6 @@ mod endpoints;
 mod endpointslice;
 mod endpointslice_mirroring;
 mod ephemeral_volume;
-mod events;
 mod fnv;
 mod garbage_collector;
 mod hash;
@@ -38,6 +37,7 @@ mod pod_gc;
 mod pod_status;
 mod podautoscaler;
 mod pods;
+mod queues;
 mod recorder;
 mod replicaset;
 mod resource_claim;
@@ -61,6 +61,7 @@ pub use certificates::{CertificateSigner, SigningRequest};
 pub use context::{ControllerContext, ControllerOptions, Descriptor, TokenSigner};
 pub use metadata::MetadataInformers;
 pub use persistentvolume::{LOCAL_PATH_PROVISIONER, LocalPath, RemoveDirectory};
+pub use queues::Queues;
 pub use run::{UnknownController, run, select};
 
 /// All loops that there are, by upstream's names.

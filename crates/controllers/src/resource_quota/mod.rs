@@ -47,7 +47,7 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
         device_claims: context.informers.informer::<ResourceClaim>(),
         metadata: Arc::clone(&context.metadata),
     };
-    let caches = vec![
+    let mut caches = vec![
         filled(&quotas),
         filled(&sources.pods),
         filled(&sources.services),
@@ -65,17 +65,18 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
     watch_quotas(&quotas, &queue);
     let replenish = Replenish { quotas: quotas.lister(), queue: queue.clone() };
     watch(&sources, &replenish, &context.clock);
+    let metadata = Arc::clone(&context.metadata);
+    caches.push(Box::pin(async move { metadata.wait_for_sync().await }));
+    let counted = drive(context, "resourcequota_primary", caches, controller);
     let (stop, clock, metadata) = (context.stop.clone(), Arc::clone(&context.clock), Arc::clone(&context.metadata));
     Box::pin(async move {
         metadata.start(&stop);
-        let mut caches = caches;
-        caches.push(Box::pin(async move { metadata.wait_for_sync().await }));
         let quotas = quotas.lister();
         let all = every(&stop, &clock, RESYNC_PERIOD, || {
             quotas.list(&Selector::default()).iter().for_each(|quota| queue.add(Key::of(&**quota)));
             std::future::ready(())
         });
-        join(drive(stop.clone(), caches, controller), all).await;
+        join(counted, all).await;
     })
 }
 
