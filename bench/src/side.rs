@@ -167,11 +167,8 @@ impl Running {
             pki::Credential::Token(token),
         );
         fs::write(self.directory.join("kubeconfig"), kubeconfig).map_err(fail)?;
-        let mut flags = vec![
-            format!("--kubeconfig={directory}/kubeconfig"),
-            format!("--root-ca-file={directory}/pki/ca.crt"),
-            format!("--service-account-private-key-file={directory}/pki/sa.key"),
-        ];
+        let mut flags =
+            vec![format!("--kubeconfig={directory}/kubeconfig"), format!("--root-ca-file={directory}/pki/ca.crt")];
         match &self.side {
             Side::Capstan { binary } => {
                 flags.insert(0, "controllers".to_owned());

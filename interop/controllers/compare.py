@@ -11,8 +11,14 @@ PEM = re.compile(r"-----BEGIN [A-Z ]+-----.*-----END [A-Z ]+-----\n?", re.DOTALL
 MINUTE = re.compile(r"(cron-)\d{8}\b")
 # The characters that random parts of names are made of.
 RANDOM = "[bcdfghjklmnpqrstvwxz2456789]{5}"
-# Numbers that count how often somebody was faster than somebody else.
+# A rollout goes in more or fewer steps, by whether pods became ready one by one or together.
+STEP = re.compile(r"(Scaled (?:up|down) replica set) \S+ from \d+ to \d+$")
+COMBINED = "(combined from similar events)"
+# Kinds whose generation counts how often somebody was faster than somebody else.
+COUNTED = ("ReplicaSet", "EndpointSlice")
 DROPPED = {"resourceVersion", "selfLink"}
+# Our server counts quotas and puts ClusterRoles together in the commit of the write itself, so nobody is noted as their writer.
+SAME_COMMIT = ("ResourceQuota", "ClusterRole")
 
 
 class Normal:
@@ -24,9 +30,9 @@ class Normal:
 
     def text(self, text):
         text = PEM.sub("<pem>", text)
+        text = self.generated.sub(r"\1<random>", text) if self.generated else text
         text = UID.sub("<uid>", TIME.sub("<time>", text))
-        text = MINUTE.sub(r"\1<minute>", ADDRESS.sub("<address>", text))
-        return self.generated.sub(r"\1<random>", text) if self.generated else text
+        return MINUTE.sub(r"\1<minute>", ADDRESS.sub("<address>", text))
 
     def value(self, value):
         if isinstance(value, dict):
@@ -40,7 +46,14 @@ class Normal:
         metadata = value.get("metadata", {})
         # Who wrote what, in an order that does not depend on when.
         fields = metadata.get("managedFields", [])
-        metadata["managedFields"] = sorted((field for field in fields), key=lambda field: json.dumps(field, sort_keys=True))
+        metadata["managedFields"] = sorted(fields, key=lambda field: json.dumps(field, sort_keys=True))
+        if value.get("kind") in SAME_COMMIT:
+            del metadata["managedFields"]
+        # How many steps a rollout took depends on whether pods became ready one by one or together.
+        if value.get("kind") in COUNTED:
+            if value.get("status", {}).get("observedGeneration") == metadata.get("generation"):
+                value["status"]["observedGeneration"] = "<generation>"
+            metadata["generation"] = "<generation>"
         if value.get("kind") == "Secret" and "token" in value.get("data", {}):
             value["data"] = {key: "<data>" for key in value["data"]}
         for subset in value.get("subsets", []):
@@ -55,7 +68,11 @@ class Normal:
             objects.setdefault(f"{value['kind']} {value['metadata']['name']}", []).append(value)
         for values in objects.values():
             values.sort(key=lambda value: json.dumps(value, sort_keys=True))
-        events = sorted({self.event(event) for event in found["events"]})
+        events = {self.event(event) for event in found["events"]}
+        # Where there were so many that only some are told, those say no more than what kinds there were.
+        if any(COMBINED in event for event in events):
+            events = {STEP.sub(r"\1", event) for event in events if COMBINED not in event}
+        events = sorted(events)
         return {"objects": objects, "events": events}
 
     def event(self, event):

@@ -92,6 +92,19 @@ def replicaset(world):
     return world.snapshot(ns)
 
 
+def updated(api, path):
+    """Whether all pods of a StatefulSet are of its newest revision, and ready."""
+
+    def done():
+        value = api.get(path)
+        wanted, status = value["spec"]["replicas"], value["status"]
+        return status.get("observedGeneration") == value["metadata"]["generation"] and (
+            status.get("currentRevision") == status.get("updateRevision") and status.get("availableReplicas") == wanted
+        )
+
+    return done
+
+
 @scenario
 def statefulset(world):
     api, ns = world.api, world.namespace("statefulset")
@@ -109,8 +122,7 @@ def statefulset(world):
     wait_for("one updated pod", lambda: api.get(path)["status"].get("updatedReplicas") == 1)
     world.settled(ns)
     api.patch(path, {"spec": {"updateStrategy": {"rollingUpdate": {"partition": 0}}}})
-    updated = lambda: api.get(path)["status"].get("currentRevision") == api.get(path)["status"].get("updateRevision")  # noqa: E731
-    wait_for("all updated", updated)
+    wait_for("all updated", updated(api, path))
     world.settled(ns)
     api.patch(path, {"spec": {"replicas": 2}})
     wait_for("two pods", lambda: api.get(path)["status"].get("replicas") == 2)
@@ -127,9 +139,21 @@ def statefulset_parallel(world):
     wait_for("four pods", lambda: api.get(path)["status"].get("availableReplicas") == 4)
     world.settled(ns)
     api.patch(path, image("app:2"))
-    updated = lambda: api.get(path)["status"].get("currentRevision") == api.get(path)["status"].get("updateRevision")  # noqa: E731
-    wait_for("all updated", updated)
+    wait_for("all updated", updated(api, path))
     return world.snapshot(ns)
+
+
+def everywhere(api, path, count):
+    """Whether so many nodes have an updated pod of a DaemonSet, and it is ready."""
+
+    def done():
+        value = api.get(path)
+        status = value["status"]
+        return status.get("observedGeneration") == value["metadata"]["generation"] and all(
+            status.get(field) == count for field in ("updatedNumberScheduled", "numberAvailable", "currentNumberScheduled")
+        )
+
+    return done
 
 
 @scenario
@@ -144,20 +168,21 @@ def daemonset(world):
     wait_for("three pods", ready(3))
     world.settled(ns)
     api.patch(path, image("app:2"))
-    wait_for("all updated", lambda: api.get(path)["status"].get("updatedNumberScheduled") == 3 and ready(3)())
+    wait_for("all updated", everywhere(api, path, 3))
     world.settled(ns)
     api.patch("/api/v1/nodes/node-c", {"metadata": {"labels": {"agent": "no"}}})
     wait_for("two pods", lambda: api.get(path)["status"].get("desiredNumberScheduled") == 2)
     world.settled(ns)
     surge = {"spec": {"updateStrategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}, **image("app:3")["spec"]}}
     api.patch(path, surge)
-    wait_for("all updated", lambda: api.get(path)["status"].get("updatedNumberScheduled") == 2 and ready(2)())
+    wait_for("all updated", everywhere(api, path, 2))
     return world.snapshot(ns)
 
 
 def job(api, ns, name, exit="0", **spec):
-    pods = template(labels={}, annotations={"exit": exit}, restartPolicy="Never")
-    api.create("Job", ns, name, {"template": pods, **spec})
+    pods = template(annotations={"exit": exit}, restartPolicy="Never")
+    # Without labels of its own it would share those of its template: a matter of servers.
+    api.create("Job", ns, name, {"template": pods, **spec}, metadata={"labels": {"job": name}})
     return api.path("Job", ns, name)
 
 
@@ -188,7 +213,7 @@ def jobs(world):
 @scenario
 def cronjob(world):
     api, ns = world.api, world.namespace("cronjob")
-    pods = {"spec": {"template": template(labels={}, restartPolicy="Never")}}
+    pods = {"metadata": {"labels": {"job": "cron"}}, "spec": {"template": template(restartPolicy="Never")}}
     api.create("CronJob", ns, "cron", {"schedule": "* * * * *", "jobTemplate": pods, "concurrencyPolicy": "Forbid"})
     api.create("CronJob", ns, "never", {"schedule": "0 0 31 2 *", "jobTemplate": pods})
     path = api.path("CronJob", ns, "cron")
@@ -250,17 +275,22 @@ def deletions(world):
 @scenario
 def quota_and_budget(world):
     api, ns = world.api, world.namespace("quota")
-    hard = {"pods": "3", "requests.cpu": "1", "count/configmaps": "5", "services": "2", "count/deployments.apps": "2"}
+    hard = {"pods": "5", "requests.cpu": "1", "count/configmaps": "5", "services": "2", "count/deployments.apps": "2"}
     api.create("ResourceQuota", ns, "few", {"hard": hard})
     wait_for("it counts", lambda: "used" in api.get(api.path("ResourceQuota", ns, "few")).get("status", {}))
     pods = template()
     pods["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "100m"}}
+    labels = {"app": "api"}
+    other = template(labels=labels)
+    other["spec"]["containers"][0]["resources"] = pods["spec"]["containers"][0]["resources"]
+    api.create("Deployment", ns, "api", {"replicas": 2, "selector": selector(**labels), "template": other})
+    world.settled(ns)
     api.create("Deployment", ns, "web", {"replicas": 5, "selector": selector(), "template": pods})
     api.create("PodDisruptionBudget", ns, "two", {"minAvailable": 2, "selector": selector()})
-    api.create("PodDisruptionBudget", ns, "half", {"maxUnavailable": "50%", "selector": selector()})
+    api.create("PodDisruptionBudget", ns, "half", {"maxUnavailable": "50%", "selector": selector(**labels)})
     api.create("PodDisruptionBudget", ns, "nobody", {"minAvailable": 1, "selector": selector(app="nobody")})
-    used = lambda: api.get(api.path("ResourceQuota", ns, "few"))["status"]["used"].get("pods") == "3"  # noqa: E731
-    wait_for("three pods", used)
+    used = lambda: api.get(api.path("ResourceQuota", ns, "few"))["status"]["used"].get("pods") == "5"  # noqa: E731
+    wait_for("all that fit", used)
     world.settled(ns)
     healthy = lambda: api.get(api.path("PodDisruptionBudget", ns, "two"))["status"].get("currentHealthy") == 3  # noqa: E731
     wait_for("the budget counts", healthy)

@@ -4,7 +4,6 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use capstan_api::{Value, json};
 use capstan_clock::{Clock, RealClock};
 use http_body_util::BodyExt as _;
 use tokio::task::JoinSet;
@@ -136,6 +135,7 @@ async fn scale(server: &Running, count: u64) -> Result<(f64, f64), String> {
 
     let before = requests(&connection).await?;
     let clock = RealClock::new();
+    let all_ready = format!(r#""readyReplicas":{count},"#).into_bytes();
     let grown = format!(r#"{{"spec":{{"replicas":{count}}}}}"#);
     connection.call(Call::merge_patch(format!("{SETS}/{name}"), grown)).await.map_err(failed)?;
     let (mut lines_of_pods, mut lines_of_sets) = (Lines::default(), Lines::default());
@@ -146,7 +146,7 @@ async fn scale(server: &Running, count: u64) -> Result<(f64, f64), String> {
                 frame = pods.frame() => {
                     let data = frame.ok_or("the watch ended")?.map_err(|error| error.to_string())?.into_data();
                     lines_of_pods.feed(data.unwrap_or_default(), |line| {
-                        let Some(name) = text(line, &["object", "metadata", "name"]) else { return };
+                        let Some(name) = name_in(line) else { return };
                         if seen.insert(name.clone()) {
                             let writer = writers[seen.len() % writers.len()].clone();
                             let call = Call::merge_patch(format!("{PODS}/{name}/status"), READY);
@@ -157,9 +157,7 @@ async fn scale(server: &Running, count: u64) -> Result<(f64, f64), String> {
                 frame = sets.frame() => {
                     let data = frame.ok_or("the watch ended")?.map_err(|error| error.to_string())?.into_data();
                     lines_of_sets.feed(data.unwrap_or_default(), |line| {
-                        let status = parsed(line);
-                        let value = status.as_ref().and_then(|event| event.get("object")?.get("status")?.get("readyReplicas"));
-                        ready |= value.and_then(Value::as_i64) == i64::try_from(count).ok();
+                        ready |= has(line, &all_ready);
                     });
                 }
             }
@@ -182,16 +180,18 @@ async fn open(connection: &Connection, path: &str, plain: &str) -> Result<hyper:
     connection.open(Call::get(format!("{path}&{query}"))).await.map_err(|error| error.to_string())
 }
 
-fn parsed(line: &[u8]) -> Option<Value> {
-    json::parse(line).ok()
+/// Whether an event has these bytes.
+fn has(event: &[u8], bytes: &[u8]) -> bool {
+    event.windows(bytes.len()).any(|window| window == bytes)
 }
 
-fn text(line: &[u8], path: &[&str]) -> Option<String> {
-    let mut value = &parsed(line)?;
-    for name in path {
-        value = value.get(name)?;
-    }
-    value.as_str().map(str::to_owned)
+/// The name of the object of an event, which is the first that is in it. Reading all of it would be work that is none of
+/// the servers'.
+fn name_in(event: &[u8]) -> Option<String> {
+    const MARK: &[u8] = br#""name":""#;
+    let at = event.windows(MARK.len()).position(|window| window == MARK)? + MARK.len();
+    let name = event[at..].split(|byte| *byte == b'"').next()?;
+    String::from_utf8(name.to_vec()).ok()
 }
 
 /// How many requests the server has answered, apart from those for Leases, watches (which are counted when they end) and
@@ -214,6 +214,14 @@ fn sum(metrics: &str) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_are_found() {
+        let event = br#"{"type":"ADDED","object":{"kind":"Pod","metadata":{"name":"web0-x","labels":{"name":"no"}}}}"#;
+        assert_eq!(name_in(event).as_deref(), Some("web0-x"));
+        assert_eq!(name_in(b"{}"), None);
+        assert!(has(event, br#""kind":"Pod""#) && !has(b"", b"x"));
+    }
 
     #[test]
     fn requests_are_summed() {

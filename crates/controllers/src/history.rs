@@ -21,6 +21,8 @@ use crate::{
 
 /// The label of pods and revisions that says which revision they are of.
 pub(crate) const REVISION_HASH: &str = "controller-revision-hash";
+/// The label of revisions that says what hash their data has.
+pub(crate) const DATA_HASH: &str = "controller.kubernetes.io/hash";
 /// The longest prefix of a name of a revision.
 const MAX_PREFIX: usize = 223;
 
@@ -89,7 +91,7 @@ pub(crate) fn new<O: Resource + Object>(
     let data = data(template);
     let hash = hash(&data, collisions);
     let mut labels = template_labels(template).clone();
-    labels.insert(REVISION_HASH.to_owned(), hash.clone());
+    labels.insert(DATA_HASH.to_owned(), hash.clone());
     ControllerRevision {
         metadata: ObjectMeta {
             name: Some(name(owner.identity().name, &hash)),

@@ -29,6 +29,7 @@ mod legacy_token_cleaner;
 mod metadata;
 mod namespace;
 mod node_lifecycle;
+mod node_ttl;
 mod overlay;
 mod percent;
 mod persistentvolume;
@@ -104,5 +105,6 @@ pub const CONTROLLERS: &[Descriptor] = &[
     Descriptor { name: "taint-eviction-controller", on_by_default: true, run: taint_eviction::run },
     Descriptor { name: "token-cleaner-controller", on_by_default: false, run: bootstrap::run_cleaner },
     Descriptor { name: "ttl-after-finished-controller", on_by_default: true, run: ttl_after_finished::run },
+    Descriptor { name: "ttl-controller", on_by_default: true, run: node_ttl::run },
     Descriptor { name: "volumeattributesclass-protection-controller", on_by_default: true, run: volume_protection::attributes_classes },
 ];

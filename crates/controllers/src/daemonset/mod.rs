@@ -23,7 +23,7 @@ use crate::{
     controller_ref::{ControllerRefManager, controller_uid, is_namespace_terminating, selector_of},
     drive::{drive, filled},
     hash::template_hash,
-    history::{self, REVISION_HASH, Revisions},
+    history::{self, DATA_HASH, REVISION_HASH, Revisions},
     pods::{
         control::PodControl,
         expectations::{Expectations, RECHECK},
@@ -139,7 +139,9 @@ impl DaemonSetLoop {
         let hash = template_hash(&template, collisions);
         let mut new = history::new(set, &template, history::next_revision(&revisions), 0);
         new.metadata.name = Some(history::name(set.identity().name, &hash));
-        new.metadata.labels.get_or_insert_default().insert(REVISION_HASH.to_owned(), hash);
+        let labels = new.metadata.labels.get_or_insert_default();
+        labels.remove(DATA_HASH);
+        labels.insert(REVISION_HASH.to_owned(), hash);
         let api = self.revisions.api(key);
         let there = match api.create(&new).await {
             Ok(written) => self.revisions.wrote(key, written),

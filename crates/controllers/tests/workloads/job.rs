@@ -257,23 +257,33 @@ async fn indexes_that_grow_and_shrink() {
 }
 
 #[tokio::test]
-async fn replaced_only_once_they_have_ended() {
-    for (policy, at_once) in [("Failed", 0), ("TerminatingOrFailed", 1)] {
-        let cluster = Cluster::start(&["job-controller"]).await;
-        cluster.create::<Job>(&job(&format!("podReplacementPolicy: {policy},"))).await;
-        let pods = until_alive(&cluster, 1).await;
-        // Its finalizer holds it, as a container that runs on would.
-        let name = pods[0].identity().name;
-        cluster.api::<Pod>().delete(name, &capstan_api::options::DeleteOptions::default()).await.unwrap();
-        let terminating = |job: &Job| job.status.as_ref().unwrap().terminating == Some(1);
-        cluster.until_object("work", terminating).await;
-        cluster.settle().await;
-        assert_eq!(alive(&cluster).await.len(), at_once, "{policy}: while the first one ends");
-        end(&cluster, &pods[0], 1).await;
-        cluster.until_object("work", |job: &Job| job.status.as_ref().unwrap().failed == Some(1)).await;
-        cluster.clock.advance(Duration::from_secs(11));
-        until_alive(&cluster, 1).await;
-    }
+async fn replaced_at_once_or_when_they_have_ended() {
+    let delete = async |cluster: &Cluster, pod: &Pod| {
+        let options = capstan_api::options::DeleteOptions::default();
+        cluster.api::<Pod>().delete(pod.identity().name, &options).await.unwrap();
+    };
+    let cluster = Cluster::start(&["job-controller"]).await;
+    cluster.create::<Job>(&job("podReplacementPolicy: Failed,")).await;
+    let pods = until_alive(&cluster, 1).await;
+    delete(&cluster, &pods[0]).await;
+    // Its finalizer holds it, as a container that runs on would.
+    let ends = |job: &Job| job.status.as_ref().is_some_and(|status| status.terminating == Some(1));
+    cluster.until_object("work", ends).await;
+    cluster.settle().await;
+    assert_eq!(alive(&cluster).await.len(), 0, "the next one waits for its end");
+    end(&cluster, &pods[0], 1).await;
+    cluster.until_object("work", |job: &Job| job.status.as_ref().unwrap().failed == Some(1)).await;
+    cluster.clock.advance(Duration::from_secs(11));
+    until_alive(&cluster, 1).await;
+
+    let cluster = Cluster::start(&["job-controller"]).await;
+    cluster.create::<Job>(&job("podReplacementPolicy: TerminatingOrFailed,")).await;
+    let pods = until_alive(&cluster, 1).await;
+    delete(&cluster, &pods[0]).await;
+    cluster.until_object("work", |job: &Job| job.status.as_ref().unwrap().failed == Some(1)).await;
+    cluster.clock.advance(Duration::from_secs(11));
+    let next = until_alive(&cluster, 1).await;
+    assert_ne!(next[0].identity().name, pods[0].identity().name);
 }
 
 #[tokio::test]
