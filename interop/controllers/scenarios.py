@@ -201,7 +201,7 @@ def jobs(world):
         (job(api, ns, "partly", "0/0=1,0/1=1", **{**indexed, "completions": 2}), "Failed"),
         (job(api, ns, "failing", "1", backoffLimit=0), "Failed"),
         (job(api, ns, "policy", "42", **failing), "Failed"),
-        (job(api, ns, "success", completions=3, parallelism=3, completionMode="Indexed",
+        (job(api, ns, "success", "0/0=0,else=run", completions=3, parallelism=3, completionMode="Indexed",
              successPolicy={"rules": [{"succeededIndexes": "0"}]}), "Complete"),
         (job(api, ns, "suspended", suspend=True), "Suspended"),
     ]  # fmt: skip

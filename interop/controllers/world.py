@@ -249,7 +249,8 @@ def chosen_node(spec):
 
 def lives(pod, address):
     """The status of a pod that runs, or that has ended."""
-    ends = any(owner["kind"] == "Job" for owner in pod["metadata"].get("ownerReferences", []))
+    of_job = any(owner["kind"] == "Job" for owner in pod["metadata"].get("ownerReferences", []))
+    ends = of_job and outcome(pod["metadata"]) != "run"
     code = int(outcome(pod["metadata"])) if ends else 0
     phase = ("Failed" if code else "Succeeded") if ends else "Running"
     state = {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed", "startedAt": now(), "finishedAt": now()}}
@@ -264,10 +265,11 @@ def lives(pod, address):
 
 
 def outcome(meta):
-    """How the pod of a Job ends: `exit` is a code, or codes by index and attempt as `1/0=3`."""
+    """How the pod of a Job ends: `exit` is a code, or codes by index and attempt as `1/0=3`; `else=run` is for those that do not."""
     annotations = meta.get("annotations", {})
     text = annotations.get("exit", "0")
     if "=" not in text:
         return text
     key = f"{annotations.get('batch.kubernetes.io/job-completion-index')}/{annotations.get('batch.kubernetes.io/job-index-failure-count', 0)}"
-    return dict(pair.split("=") for pair in text.split(",")).get(key, "0")
+    codes = dict(pair.split("=") for pair in text.split(","))
+    return codes.get(key, codes.get("else", "0"))

@@ -4,6 +4,7 @@
 
 use std::{collections::HashSet, time::Duration};
 
+use bytes::Bytes;
 use capstan_clock::{Clock, RealClock};
 use http_body_util::BodyExt as _;
 use tokio::task::JoinSet;
@@ -15,7 +16,7 @@ use crate::{
     process::Process,
     result::{Case, Sample},
     side::{Pace, Running, Side},
-    watch::{self, Lines},
+    watch::Lines,
 };
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -129,8 +130,8 @@ async fn scale(server: &Running, count: u64) -> Result<(f64, f64), String> {
     connection.call(Call::post(SETS, set)).await.map_err(failed)?;
     let of_pods = format!("{PODS}?labelSelector=app%3D{name}");
     let watching = server.connect().await?;
-    let mut pods = open(&watching, &of_pods, PODS).await?;
-    let mut sets = open(&watching, &format!("{SETS}?fieldSelector=metadata.name%3D{name}"), SETS).await?;
+    let of_set = format!("{SETS}?fieldSelector=metadata.name%3D{name}");
+    let (mut pods, mut sets) = (open(&watching, &of_pods).await?, open(&watching, &of_set).await?);
     let writers = server.endpoint.connect_all(CONNECTIONS).await.map_err(failed)?;
 
     let before = requests(&connection).await?;
@@ -143,9 +144,8 @@ async fn scale(server: &Running, count: u64) -> Result<(f64, f64), String> {
     let work = async {
         while !ready {
             tokio::select! {
-                frame = pods.frame() => {
-                    let data = frame.ok_or("the watch ended")?.map_err(|error| error.to_string())?.into_data();
-                    lines_of_pods.feed(data.unwrap_or_default(), |line| {
+                data = next(&watching, &mut pods, &of_pods) => {
+                    lines_of_pods.feed(data?, |line| {
                         let Some(name) = name_in(line) else { return };
                         if seen.insert(name.clone()) {
                             let writer = writers[seen.len() % writers.len()].clone();
@@ -154,9 +154,8 @@ async fn scale(server: &Running, count: u64) -> Result<(f64, f64), String> {
                         }
                     });
                 }
-                frame = sets.frame() => {
-                    let data = frame.ok_or("the watch ended")?.map_err(|error| error.to_string())?.into_data();
-                    lines_of_sets.feed(data.unwrap_or_default(), |line| {
+                data = next(&watching, &mut sets, &of_set) => {
+                    lines_of_sets.feed(data?, |line| {
                         ready |= has(line, &all_ready);
                     });
                 }
@@ -174,10 +173,20 @@ async fn scale(server: &Running, count: u64) -> Result<(f64, f64), String> {
     Ok((seconds, requests(&connection).await? - before - ours))
 }
 
-async fn open(connection: &Connection, path: &str, plain: &str) -> Result<hyper::body::Incoming, String> {
-    let from_now = watch::from_now(connection, plain).await?;
-    let query = from_now.path.split_once('?').map_or("", |(_, query)| query);
-    connection.open(Call::get(format!("{path}&{query}"))).await.map_err(|error| error.to_string())
+/// A watch that begins with what there is.
+async fn open(connection: &Connection, path: &str) -> Result<hyper::body::Incoming, String> {
+    let call = Call::get(format!("{path}&watch=1&timeoutSeconds=3600"));
+    connection.open(call).await.map_err(|error| error.to_string())
+}
+
+/// What comes next in a watch; one that the server has ended begins again.
+async fn next(connection: &Connection, watch: &mut hyper::body::Incoming, path: &str) -> Result<Bytes, String> {
+    loop {
+        match watch.frame().await {
+            Some(Ok(frame)) => return Ok(frame.into_data().unwrap_or_default()),
+            _ => *watch = open(connection, path).await?,
+        }
+    }
 }
 
 /// Whether an event has these bytes.
@@ -205,7 +214,9 @@ fn sum(metrics: &str) -> f64 {
     let counted = |line: &&str| {
         line.starts_with("apiserver_request_total{")
             && line.contains(r#"component="apiserver""#)
-            && ![r#"resource="leases""#, r#"verb="WATCH""#, r#"resource="""#].iter().any(|other| line.contains(other))
+            && ![r#",resource="leases""#, r#",resource="""#, r#",verb="WATCH""#]
+                .iter()
+                .any(|other| line.contains(other))
     };
     let values = metrics.lines().filter(counted).filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
     values.sum()
@@ -234,7 +245,7 @@ mod tests {
             + &line("leases", "PUT", 70)
             + &line("pods", "WATCH", 700)
             + &line("pods", "PATCH", 20_000)
-            + "apiserver_request_total{component=\"\",resource=\"\"} 9\nother{} 5\n";
+            + "apiserver_request_total{code=\"200\",component=\"apiserver\",resource=\"\"} 9\nother{} 5\n";
         assert_eq!(sum(&text), 20_003.0);
     }
 }
