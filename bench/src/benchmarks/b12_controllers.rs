@@ -194,8 +194,8 @@ fn has(event: &[u8], bytes: &[u8]) -> bool {
     event.windows(bytes.len()).any(|window| window == bytes)
 }
 
-/// The name of the object of an event, which is the first that is in it. Reading all of it would be work that is none of
-/// the servers'.
+/// The name of the object of an event, which is the first that is in it. Reading all of it would be work that is none
+/// of the servers'.
 fn name_in(event: &[u8]) -> Option<String> {
     const MARK: &[u8] = br#""name":""#;
     let at = event.windows(MARK.len()).position(|window| window == MARK)? + MARK.len();
@@ -203,8 +203,8 @@ fn name_in(event: &[u8]) -> Option<String> {
     String::from_utf8(name.to_vec()).ok()
 }
 
-/// How many requests the server has answered, apart from those for Leases, watches (which are counted when they end) and
-/// for what the server says of itself.
+/// How many requests the server has answered, apart from those for Leases, watches (which are counted when they end)
+/// and for what the server says of itself.
 async fn requests(connection: &Connection) -> Result<f64, String> {
     let text = connection.read(Call::get("/metrics")).await.map_err(|error| error.to_string())?;
     Ok(sum(&String::from_utf8_lossy(&text)))

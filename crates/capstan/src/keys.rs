@@ -1,4 +1,4 @@
-//! The keys that control loops sign with: those of the cluster in `capstan up`, those of files in `capstan controllers`.
+//! The keys that control loops sign with: the cluster's in `capstan up`, those in files in `capstan controllers`.
 
 use std::{path::Path, sync::Arc};
 
