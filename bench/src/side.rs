@@ -36,6 +36,15 @@ pub(crate) enum Side {
     Upstream { binaries: PathBuf },
 }
 
+/// How fast a manager may ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// As it is without flags.
+    Shipped,
+    /// As fast as it can.
+    Unthrottled,
+}
+
 /// Memory over time: seconds since the start and MB.
 pub(crate) type Series = Arc<Mutex<Vec<(f64, f64)>>>;
 
@@ -147,6 +156,37 @@ impl Running {
     /// The number of its process; of the last one that was started when there are several.
     pub(crate) fn process(&self) -> Option<u32> {
         self.processes.last().map(Process::id)
+    }
+
+    /// Starts a controller manager of this side against this server.
+    pub(crate) fn manager(&self, pace: Pace) -> Result<Process, String> {
+        let fail = |error: std::io::Error| format!("{}: {error}", self.directory.display());
+        let directory = self.directory.display();
+        let tokens = fs::read_to_string(self.directory.join("tokens.csv")).map_err(fail)?;
+        let token = tokens.split(',').next().unwrap_or_default();
+        let kubeconfig = pki::kubeconfig(
+            "bench",
+            &format!("https://{}", self.endpoint.address()),
+            &fs::read_to_string(self.directory.join("pki/ca.crt")).map_err(fail)?,
+            "admin",
+            pki::Credential::Token(token),
+        );
+        fs::write(self.directory.join("kubeconfig"), kubeconfig).map_err(fail)?;
+        let mut flags =
+            vec![format!("--kubeconfig={directory}/kubeconfig"), format!("--root-ca-file={directory}/pki/ca.crt")];
+        match &self.side {
+            Side::Capstan { binary } => {
+                flags.insert(0, "controllers".to_owned());
+                Process::start(binary, &flags, &self.directory)
+            }
+            Side::Upstream { binaries } => {
+                flags.push("--secure-port=0".to_owned());
+                if pace == Pace::Unthrottled {
+                    flags.extend(["--kube-api-qps=10000".to_owned(), "--kube-api-burst=10000".to_owned()]);
+                }
+                Process::start(&binaries.join("kube-controller-manager"), &flags, &self.directory)
+            }
+        }
     }
 
     /// One more connection.

@@ -1,20 +1,24 @@
 //! `capstan controllers` and `capstan scheduler`: parts of a cluster that run apart, against any Kubernetes server.
 
-use std::{fs, net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{fs, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use capstan_client::{Client, Config, ExplicitConfig};
-use capstan_clock::{Ids as _, OsIds};
-use capstan_controllers::{ControllerContext, ControllerOptions};
+use capstan_clock::{Clock as _, Ids as _, OsIds, RealClock};
+use capstan_controllers::{CertificateSigner, ControllerContext, ControllerOptions, Queues, TokenSigner};
 use capstan_runtime::{leader_election::LeaderElectionConfig, operator::Manager};
 use capstan_scheduler::{Registry, Scheduler, SchedulerConfig, extender::ExtenderConfig};
 
 use serde_json::Value;
 use tokio::runtime::Handle;
 
-use crate::server::block_on;
+use crate::{keys, server::block_on};
 
 /// Where leaders are elected when nobody says.
 const LEASE_NAMESPACE: &str = "kube-system";
+
+/// How long a server that does not answer is waited for at the start, and how often it is asked.
+const SERVER_WAIT: Duration = Duration::from_secs(10);
+const SERVER_TRY: Duration = Duration::from_millis(200);
 
 /// The flags with what they are for.
 pub(crate) const HELP: &str = "\
@@ -24,9 +28,12 @@ pub(crate) const HELP: &str = "\
   --leader-elect-resource-name NAME       the Lease (kube-controller-manager, kube-scheduler)
   --leader-elect-resource-namespace NAME  and where it is (kube-system)
   --health-address ADDRESS:PORT           serve /healthz and /readyz here
-  --metrics-address ADDRESS:PORT          serve /metrics here
+  --metrics-address ADDRESS:PORT          serve /metrics here, and /debug/queues for the controllers; may be the same
   --controllers NAMES                     controllers: *, names, or -name for all but these (*)
-  --root-ca-file FILE                     controllers: what pods are to trust
+  --root-ca-file FILE                     controllers: what pods are to trust; without it nothing is published
+  --cluster-signing-cert-file FILE        controllers: the authority that signs approved requests
+  --cluster-signing-key-file FILE         controllers: and its key
+  --service-account-private-key-file FILE controllers: signs the tokens of service accounts that live in Secrets
   --config FILE                           scheduler: a KubeSchedulerConfiguration
 ";
 
@@ -41,6 +48,9 @@ struct Flags {
     metrics: Option<SocketAddr>,
     controllers: String,
     root_ca: Option<PathBuf>,
+    signing_certificate: Option<PathBuf>,
+    signing_key: Option<PathBuf>,
+    service_account_key: Option<PathBuf>,
     config: Option<PathBuf>,
 }
 
@@ -56,12 +66,16 @@ impl Flags {
             metrics: None,
             controllers: "*".to_owned(),
             root_ca: None,
+            signing_certificate: None,
+            signing_key: None,
+            service_account_key: None,
             config: None,
         };
         let mut rest = arguments.iter();
         while let Some(argument) = rest.next() {
             let (name, value) = match argument.split_once('=') {
                 Some((name, value)) => (name, value),
+                None if *argument == "--leader-elect" => (*argument, "true"),
                 None => (*argument, *rest.next().ok_or_else(|| format!("flag needs an argument: {argument}"))?),
             };
             let address =
@@ -79,6 +93,9 @@ impl Flags {
                 "--metrics-address" => flags.metrics = address()?,
                 "--controllers" => value.clone_into(&mut flags.controllers),
                 "--root-ca-file" => flags.root_ca = Some(value.into()),
+                "--cluster-signing-cert-file" => flags.signing_certificate = Some(value.into()),
+                "--cluster-signing-key-file" => flags.signing_key = Some(value.into()),
+                "--service-account-private-key-file" => flags.service_account_key = Some(value.into()),
                 "--config" => flags.config = Some(value.into()),
                 _ => return Err(format!("unknown flag: {name}")),
             }
@@ -91,7 +108,36 @@ impl Flags {
             Some(file) => Client::from_kubeconfig(file, self.context.as_deref()).await,
             None => Client::from_default_config().await,
         };
-        Ok(client.map_err(|error| error.to_string())?.with_user_agent(agent))
+        let client = client.map_err(|error| error.to_string())?.with_user_agent(agent);
+        // A server may start at the same time; one that cannot be reached at all is a mistake to be told of.
+        let clock = RealClock::new();
+        loop {
+            match client.discovery().server_version().await {
+                Ok(_) => return Ok(client),
+                Err(error) if clock.monotonic().0 > SERVER_WAIT => {
+                    return Err(format!("no answer from the server: {error}"));
+                }
+                Err(_) => clock.sleep(SERVER_TRY).await,
+            }
+        }
+    }
+
+    /// What control loops need beside the cluster's objects.
+    fn options(&self) -> Result<ControllerOptions, String> {
+        let certificate_signer = match (&self.signing_certificate, &self.signing_key) {
+            (None, None) => None,
+            (Some(certificate), Some(key)) => {
+                let signer = keys::authority(certificate, key, RealClock::new().now())?;
+                Some(Arc::new(signer) as Arc<dyn CertificateSigner>)
+            }
+            _ => return Err("--cluster-signing-cert-file and --cluster-signing-key-file go together".to_owned()),
+        };
+        let token_signer = match &self.service_account_key {
+            Some(file) => Some(Arc::new(keys::private_key(file)?) as Arc<dyn TokenSigner>),
+            None => None,
+        };
+        let root_ca = self.root_ca.as_ref().map(read).transpose()?.unwrap_or_default();
+        Ok(ControllerOptions { root_ca, token_signer, certificate_signer, ..ControllerOptions::default() })
     }
 
     fn manager(&self, client: &Client, name: &str) -> Manager {
@@ -121,14 +167,20 @@ fn read(file: &PathBuf) -> Result<String, String> {
 pub(crate) fn controllers(arguments: &[&str]) -> Result<(), String> {
     let flags = Flags::parse(arguments, "kube-controller-manager")?;
     let which = capstan_controllers::select(&flags.controllers).map_err(|error| error.to_string())?;
-    let root_ca = flags.root_ca.as_ref().map(read).transpose()?.unwrap_or_default();
+    let options = flags.options()?;
     block_on(async {
         let client = flags.client("kube-controller-manager").await?;
         println!("{} control loops", which.len());
-        let manager = flags.manager(&client, "kube-controller-manager").runnable(move |ctx| async move {
-            let options = ControllerOptions { root_ca, ..ControllerOptions::default() };
+        let (queues, numbers, page) = {
+            let queues = Queues::default();
+            (queues.clone(), queues.clone(), queues)
+        };
+        let manager = flags.manager(&client, "kube-controller-manager").page("/debug/queues", move || page.page());
+        manager.metrics_registry().register(move |families| numbers.collect(families));
+        let manager = manager.runnable(move |ctx| async move {
             let (clock, ids) = (Arc::clone(ctx.clock()), Arc::clone(ctx.ids()));
             let context = ControllerContext::new(ctx.client().clone(), clock, ids, ctx.stop().clone(), options);
+            let context = ControllerContext { queues, ..context };
             capstan_controllers::run(&context, &which).await;
             Ok(())
         });

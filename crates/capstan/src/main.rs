@@ -3,6 +3,7 @@
 
 mod completion;
 mod components;
+mod keys;
 mod kubelet;
 mod manifests;
 mod resources;

@@ -36,5 +36,23 @@ fn mistakes_are_told_in_one_line() {
     check(&["up", "--data-dir"], false, "", "error: flag needs an argument: --data-dir\n");
     check(&["up", "--port=1"], false, "", "error: unknown flag: --port\n");
     check(&["server"], false, "", "error: name a directory for what the server keeps: --data-dir DIR\n");
+    let unknown = "error: \"nobody\" is not in the list of known controllers\n";
+    check(&["controllers", "--controllers", "*,-nobody"], false, "", unknown);
+    let half = "error: --cluster-signing-cert-file and --cluster-signing-key-file go together\n";
+    check(&["controllers", "--cluster-signing-key-file=x"], false, "", half);
+    let missing = "error: cannot read nowhere.key: No such file or directory (os error 2)\n";
+    check(&["controllers", "--service-account-private-key-file=nowhere.key"], false, "", missing);
+    let broken = capstan(&["controllers", "--service-account-private-key-file=README.md"]);
+    let words = String::from_utf8_lossy(&broken.stderr).into_owned();
+    assert!(words.starts_with("error: README.md ") && words.lines().count() == 1, "{words}");
+    check(
+        &["controllers", "--metrics-address=here"],
+        false,
+        "",
+        "error: invalid argument \"here\" for --metrics-address: invalid socket address syntax\n",
+    );
+    let absent = capstan(&["controllers", "--kubeconfig=nowhere.yaml"]);
+    let words = String::from_utf8_lossy(&absent.stderr).into_owned();
+    assert!(words.starts_with("error: ") && words.contains("nowhere.yaml") && words.lines().count() == 1, "{words}");
     assert!(!capstan(&["sideways"]).status.success());
 }

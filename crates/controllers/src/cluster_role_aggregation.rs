@@ -45,7 +45,7 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
             })
             .on_delete(move |_| delete()),
     );
-    Box::pin(drive(context.stop.clone(), vec![filled(&roles)], controller))
+    drive(context, "ClusterRoleAggregator", vec![filled(&roles)], controller)
 }
 
 /// Lists that are empty and those that are not there are the same.

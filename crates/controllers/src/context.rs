@@ -6,7 +6,9 @@ use capstan_client::{BoxFuture, Client, SharedInformerFactory};
 use capstan_clock::{SharedClock, SharedIds};
 use capstan_runtime::{EventRecorder, Stop};
 
-use crate::{certificates::CertificateSigner, metadata::MetadataInformers, persistentvolume::LocalPath};
+use crate::{
+    certificates::CertificateSigner, metadata::MetadataInformers, persistentvolume::LocalPath, queues::Queues,
+};
 
 /// What single loops need to know beside the cluster's objects.
 #[derive(Clone, Default)]
@@ -53,6 +55,8 @@ pub struct ControllerContext {
     pub metadata: Arc<MetadataInformers>,
     /// What single loops need to know beside the cluster's objects.
     pub options: Arc<ControllerOptions>,
+    /// The queues of the loops, for people to look at.
+    pub queues: Queues,
 }
 
 impl ControllerContext {
@@ -68,6 +72,7 @@ impl ControllerContext {
             ids,
             stop,
             options: Arc::new(options),
+            queues: Queues::default(),
         }
     }
 

@@ -5,7 +5,7 @@ use capstan_api::{
     object::{Object, OwnerReference, controller_of},
     selector::{LabelSelector, LabelSelectorRequirement, Selector},
 };
-use capstan_client::{Api, Error, Patch};
+use capstan_client::{Api, Client, Error, Patch};
 use capstan_runtime::ReconcileError;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use serde_json::json;
@@ -77,16 +77,28 @@ pub(crate) fn claim(controller: &str, owner: &str, fits: bool, owner_deleted: bo
 /// Adopts and releases objects of one kind for one owner.
 pub(crate) struct ControllerRefManager<'a, O, K> {
     /// Whose objects they are.
-    pub(crate) owner: &'a O,
+    owner: &'a O,
     /// Where the owner is.
-    pub(crate) owners: Api<O>,
+    owners: Api<O>,
     /// Where the objects are.
-    pub(crate) objects: Api<K>,
+    objects: Api<K>,
     /// The finalizers that come and go with the owner.
-    pub(crate) finalizers: &'a [&'a str],
+    finalizers: &'a [&'a str],
 }
 
-impl<O: Resource + Object, K: Resource + Object> ControllerRefManager<'_, O, K> {
+impl<'a, O: Resource + Object, K: Resource + Object> ControllerRefManager<'a, O, K> {
+    /// The usual: objects in the namespace of the owner, without finalizers.
+    pub(crate) fn new(client: &Client, owner: &'a O) -> Self {
+        let namespace = owner.identity().namespace;
+        let (owners, objects) = (Api::namespaced(client, namespace), Api::namespaced(client, namespace));
+        ControllerRefManager { owner, owners, objects, finalizers: &[] }
+    }
+
+    /// The same, with finalizers that come and go with the owner.
+    pub(crate) fn with_finalizers(self, finalizers: &'a [&'a str]) -> Self {
+        ControllerRefManager { finalizers, ..self }
+    }
+
     /// The objects that are the owner's, after adopting and releasing what must be.
     ///
     /// # Errors

@@ -13,6 +13,8 @@ use capstan_runtime::{
     workqueue::{AddOpts, PriorityQueue},
 };
 
+use crate::ControllerContext;
+
 /// Waits for caches, and says whether it is worth going on.
 pub(crate) async fn synced(stop: &Stop, caches: Vec<BoxFuture<'static, bool>>) -> bool {
     let all = async {
@@ -32,16 +34,27 @@ pub(crate) fn filled<K: Object>(informer: &SharedIndexInformer<K>) -> BoxFuture<
 }
 
 /// Runs a loop once its caches are filled, until it is told to stop. What is being worked on is finished.
-pub(crate) async fn drive<R: Reconciler>(stop: Stop, caches: Vec<BoxFuture<'static, bool>>, controller: Controller<R>) {
-    let queue = controller.queue().clone();
-    if !synced(&stop, caches).await {
-        return;
-    }
-    let ended = async {
-        stop.stopped().await;
-        queue.shut_down();
-    };
-    join(controller.run(), ended).await;
+///
+/// Its queue is shown under `name`, which is upstream's where it has one.
+pub(crate) fn drive<R: Reconciler>(
+    context: &ControllerContext,
+    name: &'static str,
+    caches: Vec<BoxFuture<'static, bool>>,
+    controller: Controller<R>,
+) -> BoxFuture<'static, ()> {
+    let (stop, queue) = (context.stop.clone(), controller.queue().clone());
+    let failures = context.queues.add(name, queue.clone());
+    let controller = controller.on_outcome(move |key, outcome| failures.note(key, outcome));
+    Box::pin(async move {
+        if !synced(&stop, caches).await {
+            return;
+        }
+        let ended = async {
+            stop.stopped().await;
+            queue.shut_down();
+        };
+        join(controller.run(), ended).await;
+    })
 }
 
 /// Both, at the same time.

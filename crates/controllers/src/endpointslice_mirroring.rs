@@ -91,7 +91,7 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
     );
     slices.add_event_handler(slice_handler(MANAGER, Duration::ZERO, written, queue));
     let caches = vec![filled(&endpoints), filled(&services), filled(&slices)];
-    Box::pin(drive(context.stop.clone(), caches, controller))
+    drive(context, "endpoint_slice_mirroring", caches, controller)
 }
 
 fn has_selector(service: &Service) -> bool {

@@ -46,7 +46,7 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
     claims.add_event_handler(HandlerFuncs::new().on_delete(move |claim: &Deleted<PersistentVolumeClaim>| {
         pod_claims::pods_of(&of, &Key::of(&**claim.object())).iter().for_each(|pod| enqueue(pod, &queue));
     }));
-    Box::pin(drive(context.stop.clone(), vec![filled(&pods), filled(&claims)], controller))
+    drive(context, "ephemeral_volume", vec![filled(&pods), filled(&claims)], controller)
 }
 
 fn enqueue(pod: &Pod, queue: &PriorityQueue<Key>) {

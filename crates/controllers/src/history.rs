@@ -1,7 +1,10 @@
 //! Revisions of templates, kept as ControllerRevisions.
 
-use capstan_api::{Resource, object::Object};
-use capstan_client::{Api, Error};
+use std::sync::Arc;
+
+use capstan_api::{Resource, object::Object, options::DeleteOptions, selector::Selector};
+use capstan_client::{Api, Client, Error, Key, SharedIndexInformer};
+use capstan_runtime::ReconcileError;
 use k8s_openapi::{
     api::{apps::v1::ControllerRevision, core::v1::PodTemplateSpec},
     apimachinery::pkg::{apis::meta::v1::ObjectMeta, runtime::RawExtension},
@@ -9,13 +12,17 @@ use k8s_openapi::{
 use serde_json::{Value, json};
 
 use crate::{
-    controller_ref::reference_to,
+    ControllerContext,
+    controller_ref::{ControllerRefManager, reference_to},
     hash::{fnv32, safe_encode},
-    pods::template_labels,
+    pods::{expectations::Expectations, template_labels},
+    workload::{candidates, index_by_controller},
 };
 
 /// The label of pods and revisions that says which revision they are of.
 pub(crate) const REVISION_HASH: &str = "controller-revision-hash";
+/// The label of revisions that says what hash their data has.
+pub(crate) const DATA_HASH: &str = "controller.kubernetes.io/hash";
 /// The longest prefix of a name of a revision.
 const MAX_PREFIX: usize = 223;
 
@@ -84,7 +91,7 @@ pub(crate) fn new<O: Resource + Object>(
     let data = data(template);
     let hash = hash(&data, collisions);
     let mut labels = template_labels(template).clone();
-    labels.insert(REVISION_HASH.to_owned(), hash.clone());
+    labels.insert(DATA_HASH.to_owned(), hash.clone());
     ControllerRevision {
         metadata: ObjectMeta {
             name: Some(name(owner.identity().name, &hash)),
@@ -99,24 +106,75 @@ pub(crate) fn new<O: Resource + Object>(
     }
 }
 
-/// What is to be done so that there is a newest revision with this data. `revisions` are sorted.
-#[derive(Debug, PartialEq)]
-pub(crate) enum Newest {
-    /// This one is it.
-    Is(ControllerRevision),
-    /// This one becomes it again, with this number.
-    Again(ControllerRevision),
-    /// It has to be made.
-    New,
+/// The revisions of owners of one kind: read from the cache, written through the API, and noted.
+pub(crate) struct Revisions {
+    client: Client,
+    cache: SharedIndexInformer<ControllerRevision>,
+    expectations: Arc<Expectations>,
 }
 
-/// Looks for the newest revision with this data.
-pub(crate) fn newest(revisions: &[ControllerRevision], data: &Value) -> Newest {
-    let equal = |revision: &&ControllerRevision| revision.data.as_ref().is_some_and(|known| known.0 == *data);
-    match (revisions.last(), revisions.iter().rev().find(equal)) {
-        (Some(last), Some(found)) if last == found => Newest::Is(found.clone()),
-        (_, Some(found)) => Newest::Again(ControllerRevision { revision: next_revision(revisions), ..found.clone() }),
-        _ => Newest::New,
+impl Revisions {
+    pub(crate) fn new(context: &ControllerContext, expectations: &Arc<Expectations>) -> Self {
+        let cache = context.informers.informer::<ControllerRevision>();
+        index_by_controller(&cache);
+        Revisions { client: context.client.clone(), cache, expectations: Arc::clone(expectations) }
+    }
+
+    pub(crate) fn cache(&self) -> &SharedIndexInformer<ControllerRevision> {
+        &self.cache
+    }
+
+    pub(crate) fn api(&self, key: &Key) -> Api<ControllerRevision> {
+        Api::namespaced(&self.client, key.namespace())
+    }
+
+    /// Those of an owner, oldest first; strays that fit are adopted.
+    pub(crate) async fn claim<O: Resource + Object>(
+        &self,
+        owner: &O,
+        selector: &Selector,
+    ) -> Result<Vec<ControllerRevision>, ReconcileError> {
+        let found = candidates(self.cache.indexer(), owner, selector);
+        let manager = ControllerRefManager::<O, ControllerRevision>::new(&self.client, owner);
+        let found = manager.claim(found, |revision| revision.is_selected(selector)).await?;
+        let mut revisions: Vec<ControllerRevision> = found.iter().map(|revision| (**revision).clone()).collect();
+        sort(&mut revisions);
+        Ok(revisions)
+    }
+
+    /// Makes the revision of this template the last, if there is one. Else it has to be made.
+    pub(crate) async fn raise(
+        &self,
+        key: &Key,
+        revisions: &mut Vec<ControllerRevision>,
+        template: &PodTemplateSpec,
+    ) -> Result<bool, Error> {
+        let data = data(template);
+        let equal = |revision: &ControllerRevision| revision.data.as_ref().is_some_and(|known| known.0 == data);
+        let Some(found) = revisions.iter().rposition(equal) else { return Ok(false) };
+        if found + 1 < revisions.len() {
+            let number = next_revision(revisions);
+            let again = ControllerRevision { revision: number, ..revisions.remove(found) };
+            revisions.push(self.wrote(key, self.api(key).update(&again).await?));
+        }
+        Ok(true)
+    }
+
+    /// Notes what was written.
+    pub(crate) fn wrote(&self, key: &Key, written: ControllerRevision) -> ControllerRevision {
+        self.expectations.created(key, &written);
+        written
+    }
+
+    /// Deletes the first of these.
+    pub(crate) async fn delete(&self, key: &Key, dead: &[&ControllerRevision], count: usize) -> Result<(), Error> {
+        for revision in dead.iter().take(count) {
+            match self.api(key).delete(revision.identity().name, &DeleteOptions::default()).await {
+                Err(error) if !error.is_not_found() => return Err(error),
+                _ => self.expectations.deleted(key, *revision),
+            }
+        }
+        Ok(())
     }
 }
 

@@ -20,7 +20,6 @@ mod endpoints;
 mod endpointslice;
 mod endpointslice_mirroring;
 mod ephemeral_volume;
-mod events;
 mod fnv;
 mod garbage_collector;
 mod hash;
@@ -30,6 +29,7 @@ mod legacy_token_cleaner;
 mod metadata;
 mod namespace;
 mod node_lifecycle;
+mod node_ttl;
 mod overlay;
 mod percent;
 mod persistentvolume;
@@ -38,6 +38,7 @@ mod pod_gc;
 mod pod_status;
 mod podautoscaler;
 mod pods;
+mod queues;
 mod recorder;
 mod replicaset;
 mod resource_claim;
@@ -61,6 +62,7 @@ pub use certificates::{CertificateSigner, SigningRequest};
 pub use context::{ControllerContext, ControllerOptions, Descriptor, TokenSigner};
 pub use metadata::MetadataInformers;
 pub use persistentvolume::{LOCAL_PATH_PROVISIONER, LocalPath, RemoveDirectory};
+pub use queues::Queues;
 pub use run::{UnknownController, run, select};
 
 /// All loops that there are, by upstream's names.
@@ -103,5 +105,6 @@ pub const CONTROLLERS: &[Descriptor] = &[
     Descriptor { name: "taint-eviction-controller", on_by_default: true, run: taint_eviction::run },
     Descriptor { name: "token-cleaner-controller", on_by_default: false, run: bootstrap::run_cleaner },
     Descriptor { name: "ttl-after-finished-controller", on_by_default: true, run: ttl_after_finished::run },
+    Descriptor { name: "ttl-controller", on_by_default: true, run: node_ttl::run },
     Descriptor { name: "volumeattributesclass-protection-controller", on_by_default: true, run: volume_protection::attributes_classes },
 ];

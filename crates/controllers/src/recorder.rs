@@ -1,7 +1,5 @@
 //! Events of the control loops.
 
-use std::sync::Arc;
-
 use capstan_runtime::{EventRecorder, EventType, record::Referent};
 
 use crate::ControllerContext;
@@ -13,17 +11,21 @@ pub(crate) struct Recorder(EventRecorder);
 impl Recorder {
     /// Under the name that upstream's loop has.
     pub(crate) fn new(context: &ControllerContext, component: &str) -> Self {
-        let (clock, ids) = (Arc::clone(&context.clock), Arc::clone(&context.ids));
-        Recorder(EventRecorder::new(&context.client, component, clock, ids))
+        Recorder(context.recorder(component))
+    }
+
+    /// Either.
+    pub(crate) fn tell(&self, warning: bool, object: &impl Referent, reason: &str, message: impl Into<String>) {
+        self.0.event(object, if warning { EventType::Warning } else { EventType::Normal }, reason, message);
     }
 
     /// Something went as it should.
     pub(crate) fn normal(&self, object: &impl Referent, reason: &str, message: impl Into<String>) {
-        self.0.event(object, EventType::Normal, reason, message);
+        self.tell(false, object, reason, message);
     }
 
     /// Something did not.
     pub(crate) fn warning(&self, object: &impl Referent, reason: &str, message: impl Into<String>) {
-        self.0.event(object, EventType::Warning, reason, message);
+        self.tell(true, object, reason, message);
     }
 }

@@ -113,8 +113,8 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
         });
     }));
     let caches = || vec![filled(&shared.pods), filled(&informer), filled(&shared.templates)];
-    let first = drive(context.stop.clone(), caches(), of_pods);
-    let second = drive(context.stop.clone(), caches(), of_claims);
+    let first = drive(context, "resource_claim", caches(), of_pods);
+    let second = drive(context, "resource_claim_claims", caches(), of_claims);
     Box::pin(async move {
         join(first, second).await;
     })

@@ -20,6 +20,10 @@ const DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the k
                            guaranteed across distributions of Kubernetes clusters.";
 
 pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
+    // What is published already is better than nothing.
+    if context.options.root_ca.is_empty() {
+        return Box::pin(std::future::ready(()));
+    }
     let namespaces = context.informers.informer::<Namespace>();
     let maps = context.informers.informer::<ConfigMap>();
     let data = BTreeMap::from([("ca.crt".to_owned(), context.options.root_ca.clone())]);
@@ -42,7 +46,7 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
     maps.add_event_handler(
         HandlerFuncs::new().on_update(move |_, new: &Arc<ConfigMap>| see(new)).on_delete(move |map| gone(map.object())),
     );
-    Box::pin(drive(context.stop.clone(), vec![filled(&maps)], controller))
+    drive(context, "root_ca_cert_publisher", vec![filled(&maps)], controller)
 }
 
 struct Publisher {

@@ -162,7 +162,7 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
             .on_delete(move |address: &Deleted<IPAddress>| gone(address.object())),
     );
     let caches = vec![filled(&ranges), filled(&addresses)];
-    Box::pin(drive(context.stop.clone(), caches, controller))
+    drive(context, "ipaddresses", caches, controller)
 }
 
 impl Reconciler for Loop {

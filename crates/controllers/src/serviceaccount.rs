@@ -27,7 +27,7 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
     accounts.add_event_handler(HandlerFuncs::<ServiceAccount>::new().on_delete(move |gone| {
         queue.add(Key::new("", gone.object().metadata.namespace.as_deref().unwrap_or_default()));
     }));
-    Box::pin(drive(context.stop.clone(), vec![filled(&namespaces), filled(&accounts)], controller))
+    drive(context, "serviceaccount", vec![filled(&namespaces), filled(&accounts)], controller)
 }
 
 struct Ensure {

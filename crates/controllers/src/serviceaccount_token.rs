@@ -84,13 +84,11 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
         }
     }));
     let has_signer = context.options.token_signer.is_some();
-    let (stop, caches) = (context.stop.clone(), vec![filled(&secrets), filled(&accounts)]);
-    Box::pin(async move {
-        // Without a key there is nobody who could make tokens.
-        if has_signer {
-            drive(stop, caches, controller).await;
-        }
-    })
+    // Without a key there is nobody who could make tokens.
+    if !has_signer {
+        return Box::pin(std::future::ready(()));
+    }
+    drive(context, "serviceaccount_tokens_service", vec![filled(&secrets), filled(&accounts)], controller)
 }
 
 struct Tokens {

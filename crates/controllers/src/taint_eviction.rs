@@ -105,7 +105,7 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
             }
         },
     ));
-    Box::pin(drive(context.stop.clone(), vec![filled(&pods), filled(&nodes)], controller))
+    drive(context, "noexec_taint_pod", vec![filled(&pods), filled(&nodes)], controller)
 }
 
 struct Evictor {

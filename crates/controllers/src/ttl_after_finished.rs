@@ -24,7 +24,7 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let loop_ = TtlLoop { context: context.clone(), jobs: jobs.clone() };
     let controller = Controller::new(loop_, Arc::clone(&context.clock)).max_concurrent_reconciles(WORKERS);
     jobs.add_event_handler(enqueue_request_for_object::<Job>(controller.queue().clone()));
-    Box::pin(drive(context.stop.clone(), vec![filled(&jobs)], controller))
+    drive(context, "ttl_jobs_to_delete", vec![filled(&jobs)], controller)
 }
 
 struct TtlLoop {

@@ -55,7 +55,7 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
                 }
             }),
     );
-    Box::pin(drive(context.stop.clone(), vec![filled(&claims)], controller))
+    drive(context, "volume_expand", vec![filled(&claims)], controller)
 }
 
 impl Reconciler for Expander {

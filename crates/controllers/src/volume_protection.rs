@@ -159,7 +159,7 @@ pub(crate) fn claims(context: &ControllerContext) -> BoxFuture<'static, ()> {
             })
             .on_delete(move |pod: &Deleted<Pod>| deleted(pod.object())),
     );
-    Box::pin(drive(context.stop.clone(), vec![filled(&claims), filled(&pods)], controller))
+    drive(context, "pvcprotection", vec![filled(&claims), filled(&pods)], controller)
 }
 
 struct Volumes;
@@ -180,7 +180,7 @@ pub(crate) fn volumes(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let controller = Controller::new(reconciler, Arc::clone(&context.clock));
     let queue = controller.queue().clone();
     volumes.add_event_handler(enqueue_requests_from_map_func(queue, in_need(PhantomData::<Volumes>)));
-    Box::pin(drive(context.stop.clone(), vec![filled(&volumes)], controller))
+    drive(context, "pvprotection", vec![filled(&volumes)], controller)
 }
 
 struct Classes {
@@ -253,7 +253,7 @@ pub(crate) fn attributes_classes(context: &ControllerContext) -> BoxFuture<'stat
         waiting(class_of_volume(volume).into_iter().collect())
     }));
     let caches = vec![filled(&classes), filled(&claims), filled(&volumes)];
-    Box::pin(drive(context.stop.clone(), caches, controller))
+    drive(context, "vacprotection", caches, controller)
 }
 
 #[cfg(test)]

@@ -116,7 +116,8 @@ pub(crate) fn write_private(file: &Path, text: &str) -> Result<(), String> {
     open.write_all(text.as_bytes()).map_err(fail)
 }
 
-fn read(file: &Path) -> Result<Vec<u8>, String> {
+/// What a file holds.
+pub(crate) fn read(file: &Path) -> Result<Vec<u8>, String> {
     fs::read(file).map_err(|error| format!("cannot read {}: {error}", file.display()))
 }
 

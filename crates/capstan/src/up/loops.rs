@@ -2,20 +2,11 @@
 
 use std::sync::Arc;
 
-use capstan_api::{Value, json};
 use capstan_client::Api;
-use capstan_clock::OsIds;
-use capstan_controllers::{
-    CertificateSigner, ControllerContext, ControllerOptions, LOCAL_PATH_PROVISIONER, LocalPath, SigningRequest,
-    TokenSigner,
-};
+use capstan_controllers::{ControllerContext, ControllerOptions, LOCAL_PATH_PROVISIONER, LocalPath, TokenSigner};
 use capstan_runtime::Stop;
 use capstan_scheduler::{Scheduler, SchedulerConfig};
-use capstan_server::{
-    authentication::sign_claims,
-    authorization::{SYSTEM_MASTERS, UserInfo},
-    pki::Pki,
-};
+use capstan_server::authorization::{SYSTEM_MASTERS, UserInfo};
 use tokio::task::JoinSet;
 
 use super::{
@@ -23,26 +14,7 @@ use super::{
     flags::{Place, UpFlags},
     in_process,
 };
-use crate::server::Running;
-
-/// Signs with the keys of the cluster.
-struct Keys(Arc<Pki>);
-
-impl CertificateSigner for Keys {
-    fn sign(&self, request: &SigningRequest<'_>) -> Result<String, String> {
-        let signed = self.0.ca.sign_request(request.request, request.usages, request.validity, request.now, &OsIds);
-        signed.map_err(|error| error.to_string())
-    }
-}
-
-impl TokenSigner for Keys {
-    fn sign(&self, claims: &serde_json::Value) -> Result<String, String> {
-        match json::parse(claims.to_string().as_bytes()) {
-            Ok(Value::Object(claims)) => Ok(sign_claims(&self.0.service_account, &claims)),
-            _ => Err("claims are an object".to_owned()),
-        }
-    }
-}
+use crate::{keys::Keys, server::Running};
 
 /// Starts the control loops that the flags choose, and tells how many.
 pub(super) async fn controllers(

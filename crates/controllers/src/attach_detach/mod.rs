@@ -106,7 +106,7 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
     }));
     let mut caches = vec![filled(&nodes), filled(&pods), filled(&claims)];
     caches.extend([filled(&volumes), filled(&drivers), filled(&attachments)]);
-    Box::pin(drive(context.stop.clone(), caches, controller))
+    drive(context, "attachdetach", caches, controller)
 }
 
 fn node_handler(queue: PriorityQueue<Key>) -> HandlerFuncs<Node> {

@@ -29,7 +29,7 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
     secrets.add_event_handler(
         HandlerFuncs::new().on_add(move |new: &Arc<Secret>, _| see(new)).on_update(move |_, new| update(new)),
     );
-    Box::pin(drive(context.stop.clone(), vec![filled(&secrets)], controller))
+    drive(context, "token_cleaner", vec![filled(&secrets)], controller)
 }
 
 struct Cleaner {

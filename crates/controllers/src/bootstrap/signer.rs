@@ -58,7 +58,7 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
     maps.add_event_handler(
         HandlerFuncs::new().on_add(move |new: &Arc<ConfigMap>, _| see(new)).on_update(move |_, new| update(new)),
     );
-    Box::pin(drive(context.stop.clone(), vec![filled(&secrets), filled(&maps)], controller))
+    drive(context, "bootstrap_signer_queue", vec![filled(&secrets), filled(&maps)], controller)
 }
 
 /// A JWS whose content is left out: who checks it has that.

@@ -56,7 +56,7 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
         .with_queue(queue(context))
         .max_concurrent_reconciles(WORKERS);
     requests.add_event_handler(enqueue_request_for_object::<CertificateSigningRequest>(controller.queue().clone()));
-    Box::pin(drive(context.stop.clone(), vec![filled(&requests)], controller))
+    drive(context, "certificate", vec![filled(&requests)], controller)
 }
 
 impl Reconciler for Approver {

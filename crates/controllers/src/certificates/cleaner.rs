@@ -32,7 +32,7 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
         Cleaner { client: context.client.clone(), clock: Arc::clone(&context.clock), requests: requests.clone() };
     let controller = Controller::new(reconciler, Arc::clone(&context.clock));
     requests.add_event_handler(enqueue_request_for_object::<CertificateSigningRequest>(controller.queue().clone()));
-    Box::pin(drive(context.stop.clone(), vec![filled(&requests)], controller))
+    drive(context, "certificate_cleaner", vec![filled(&requests)], controller)
 }
 
 /// When the request is to go, as it is now.

@@ -53,7 +53,7 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
         .with_queue(queue(context))
         .max_concurrent_reconciles(WORKERS);
     requests.add_event_handler(enqueue_request_for_object::<CertificateSigningRequest>(controller.queue().clone()));
-    Box::pin(drive(context.stop.clone(), vec![filled(&requests)], controller))
+    drive(context, "certificate_signing", vec![filled(&requests)], controller)
 }
 
 /// From now on how long the certificate is valid.

@@ -21,11 +21,11 @@ use crate::{
     ControllerContext,
     controller_ref::{controller_uid, is_namespace_terminating},
     drive::{drive, filled},
-    events::Events,
     pods::{
         expectations::{Expectations, RECHECK},
         time,
     },
+    recorder::Recorder,
     workload::{WORKERS, controlled_by, index_by_controller},
 };
 
@@ -37,21 +37,21 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
         context: context.clone(),
         crons: crons.clone(),
         jobs: jobs.clone(),
-        events: Events::new(context, "cronjob-controller"),
+        events: Recorder::new(context, "cronjob-controller"),
         expectations: Expectations::new(Arc::clone(&context.clock)),
     };
     let controller = Controller::new(loop_, Arc::clone(&context.clock)).max_concurrent_reconciles(WORKERS);
     let queue = controller.queue().clone();
     crons.add_event_handler(enqueue_request_for_object::<CronJob>(queue.clone()));
     jobs.add_event_handler(enqueue_request_for_owner::<Job>(queue, CronJob::gvk().group_kind(), true));
-    Box::pin(drive(context.stop.clone(), vec![filled(&crons), filled(&jobs)], controller))
+    drive(context, "cronjob", vec![filled(&crons), filled(&jobs)], controller)
 }
 
 struct CronJobLoop {
     context: ControllerContext,
     crons: SharedIndexInformer<CronJob>,
     jobs: SharedIndexInformer<Job>,
-    events: Events,
+    events: Recorder,
     expectations: Expectations,
 }
 
@@ -113,11 +113,7 @@ impl Reconciler for CronJobLoop {
         let jobs: Vec<&Job> = jobs.iter().map(|job| &**job).collect();
         let mut plan = plan::plan(&cron, &jobs, self.context.clock.now());
         for told in plan.tell {
-            if told.warning {
-                self.events.warning(&*cron, told.reason, told.message);
-            } else {
-                self.events.normal(&*cron, told.reason, told.message);
-            }
+            self.events.tell(told.warning, &*cron, told.reason, told.message);
         }
         for (name, uid) in &plan.delete {
             self.delete(&key, &cron, name, uid).await?;

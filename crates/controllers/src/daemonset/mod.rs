@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use capstan_api::{object::Object, options::DeleteOptions, selector::Selector};
+use capstan_api::{object::Object, selector::Selector};
 use capstan_client::{Api, BoxFuture, Deleted, Error, HandlerFuncs, Key, SharedIndexInformer};
 use capstan_clock::Moment;
 use capstan_runtime::{Action, Controller, ReconcileError, Reconciler, handler::enqueue_request_for_object};
@@ -22,14 +22,14 @@ use crate::{
     ControllerContext,
     controller_ref::{ControllerRefManager, controller_uid, is_namespace_terminating, selector_of},
     drive::{drive, filled},
-    events::Events,
     hash::template_hash,
-    history::{self, Newest, REVISION_HASH},
+    history::{self, DATA_HASH, REVISION_HASH, Revisions},
     pods::{
         control::PodControl,
         expectations::{Expectations, RECHECK},
         next_availability,
     },
+    recorder::Recorder,
     slow_start::{at_once, slow_start_batch},
     workload::{EnqueueController, WORKERS, candidates, index_by_controller},
 };
@@ -42,20 +42,21 @@ const MAX_BACKOFFS: usize = 10_000;
 /// Runs the loop.
 pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let (sets, pods) = (context.informers.informer::<DaemonSet>(), context.informers.informer::<Pod>());
-    let revisions = context.informers.informer::<ControllerRevision>();
     let nodes = context.informers.informer::<Node>();
     index_by_controller(&pods);
-    index_by_controller(&revisions);
+    let expectations = Arc::new(Expectations::new(Arc::clone(&context.clock)));
+    let revisions = Revisions::new(context, &expectations);
+    let cache = revisions.cache().clone();
     let control = PodControl {
         client: context.client.clone(),
-        events: Events::new(context, "daemonset-controller"),
-        expectations: Arc::new(Expectations::new(Arc::clone(&context.clock))),
+        events: Recorder::new(context, "daemonset-controller"),
+        expectations,
     };
     let loop_ = DaemonSetLoop {
         context: context.clone(),
         sets: sets.clone(),
         pods: pods.clone(),
-        revisions: revisions.clone(),
+        revisions,
         nodes: nodes.clone(),
         control,
         failures: Mutex::default(),
@@ -85,15 +86,15 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
         })
         .on_delete(move |_: &Deleted<Node>| gone());
     nodes.add_event_handler(handler);
-    let caches = vec![filled(&sets), filled(&pods), filled(&revisions), filled(&nodes)];
-    Box::pin(drive(context.stop.clone(), caches, controller))
+    let caches = vec![filled(&sets), filled(&pods), filled(&cache), filled(&nodes)];
+    drive(context, "daemonset", caches, controller)
 }
 
 struct DaemonSetLoop {
     context: ControllerContext,
     sets: SharedIndexInformer<DaemonSet>,
     pods: SharedIndexInformer<Pod>,
-    revisions: SharedIndexInformer<ControllerRevision>,
+    revisions: Revisions,
     nodes: SharedIndexInformer<Node>,
     control: PodControl,
     /// When pods on a node may be replaced again, and how long they stay the next time they fail.
@@ -121,10 +122,6 @@ impl DaemonSetLoop {
         true
     }
 
-    fn revisions_api(&self, key: &Key) -> Api<ControllerRevision> {
-        Api::namespaced(&self.context.client, key.namespace())
-    }
-
     /// The revisions, oldest first, the last being that of the present template. None if its name is taken: then that
     /// is noted in the status, and makes another name.
     async fn sync_revisions(
@@ -133,54 +130,32 @@ impl DaemonSetLoop {
         set: &DaemonSet,
         selector: &Selector,
     ) -> Result<Option<Vec<ControllerRevision>>, ReconcileError> {
-        let spec = set.spec.clone().unwrap_or_default();
-        let manager = ControllerRefManager {
-            owner: set,
-            owners: Api::<DaemonSet>::namespaced(&self.context.client, key.namespace()),
-            objects: self.revisions_api(key),
-            finalizers: &[],
-        };
-        let found = candidates(self.revisions.indexer(), set, selector);
-        let found = manager.claim(found, |revision| revision.is_selected(selector)).await?;
-        let mut revisions: Vec<ControllerRevision> = found.iter().map(|revision| (**revision).clone()).collect();
-        history::sort(&mut revisions);
-        let api = self.revisions_api(key);
-        match history::newest(&revisions, &history::data(&spec.template)) {
-            Newest::Is(_) => {}
-            Newest::Again(again) => {
-                let written = api.update(&again).await?;
-                self.control.expectations.created(key, &written);
-                revisions.retain(|revision| revision.metadata.uid != written.metadata.uid);
-                revisions.push(written);
-            }
-            Newest::New => {
-                let collisions = set.status.as_ref().and_then(|status| status.collision_count);
-                let hash = template_hash(&spec.template, collisions);
-                let mut new = history::new(set, &spec.template, history::next_revision(&revisions), 0);
-                new.metadata.name = Some(history::name(set.identity().name, &hash));
-                new.metadata.labels.get_or_insert_default().insert(REVISION_HASH.to_owned(), hash);
-                match api.create(&new).await {
-                    Ok(written) => {
-                        self.control.expectations.created(key, &written);
-                        revisions.push(written);
-                    }
-                    Err(error) if error.is_already_exists() => {
-                        let there = api.get(new.identity().name).await?;
-                        if there.data == new.data && controller_uid(&there) == set.identity().uid {
-                            revisions.push(there);
-                        } else {
-                            let mut changed = set.clone();
-                            let status = changed.status.get_or_insert_default();
-                            status.collision_count = Some(collisions.unwrap_or_default() + 1);
-                            self.write_status(key, changed).await?;
-                            return Ok(None);
-                        }
-                    }
-                    Err(error) => return Err(error.into()),
-                }
-            }
+        let template = set.spec.as_ref().map(|spec| spec.template.clone()).unwrap_or_default();
+        let mut revisions = self.revisions.claim(set, selector).await?;
+        if self.revisions.raise(key, &mut revisions, &template).await? {
+            return Ok(Some(revisions));
         }
-        Ok(Some(revisions))
+        let collisions = set.status.as_ref().and_then(|status| status.collision_count);
+        let hash = template_hash(&template, collisions);
+        let mut new = history::new(set, &template, history::next_revision(&revisions), 0);
+        new.metadata.name = Some(history::name(set.identity().name, &hash));
+        let labels = new.metadata.labels.get_or_insert_default();
+        labels.remove(DATA_HASH);
+        labels.insert(REVISION_HASH.to_owned(), hash);
+        let api = self.revisions.api(key);
+        let there = match api.create(&new).await {
+            Ok(written) => self.revisions.wrote(key, written),
+            Err(error) if error.is_already_exists() => api.get(new.identity().name).await?,
+            Err(error) => return Err(error.into()),
+        };
+        if there.data == new.data && controller_uid(&there) == set.identity().uid {
+            revisions.push(there);
+            return Ok(Some(revisions));
+        }
+        let mut changed = set.clone();
+        changed.status.get_or_insert_default().collision_count = Some(collisions.unwrap_or_default() + 1);
+        self.write_status(key, changed).await?;
+        Ok(None)
     }
 
     async fn write_status(&self, key: &Key, changed: DaemonSet) -> Result<(), Error> {
@@ -233,13 +208,7 @@ impl DaemonSetLoop {
             pods.iter().any(|pod| hash(&pod.metadata.labels) == hash(&revision.metadata.labels))
         };
         let dead: Vec<_> = old.iter().filter(|revision| !is_live(revision)).collect();
-        for revision in &dead[..old.len().saturating_sub(limit).min(dead.len())] {
-            match self.revisions_api(key).delete(revision.identity().name, &DeleteOptions::default()).await {
-                Err(error) if !error.is_not_found() => return Err(error),
-                _ => self.control.expectations.deleted(key, *revision),
-            }
-        }
-        Ok(())
+        self.revisions.delete(key, &dead, old.len().saturating_sub(limit)).await
     }
 }
 
@@ -252,7 +221,7 @@ impl Reconciler for DaemonSetLoop {
         };
         if !expectations.is_current(&key, &*set)
             || !expectations.satisfied(&key, &self.pods)
-            || !expectations.satisfied(&key, &self.revisions)
+            || !expectations.satisfied(&key, self.revisions.cache())
         {
             return Ok(Action::RequeueAfter(RECHECK));
         }
@@ -269,12 +238,7 @@ impl Reconciler for DaemonSetLoop {
         let Some((newest, old)) = revisions.split_last() else { return Ok(Action::Done) };
         let hash = newest.metadata.labels.as_ref().and_then(|labels| labels.get(REVISION_HASH)).cloned();
         let hash = hash.unwrap_or_default();
-        let manager = ControllerRefManager {
-            owner: &*set,
-            owners: Api::<DaemonSet>::namespaced(&self.context.client, key.namespace()),
-            objects: Api::<Pod>::namespaced(&self.context.client, key.namespace()),
-            finalizers: &[],
-        };
+        let manager = ControllerRefManager::new(&self.context.client, &*set);
         let pods = candidates(self.pods.indexer(), &*set, &selector);
         let pods = manager.claim(pods, |pod| pod.is_selected(&selector)).await?;
         let pods: Vec<&Pod> = pods.iter().map(|pod| &**pod).collect();
@@ -296,11 +260,7 @@ impl Reconciler for DaemonSetLoop {
         );
         let waits = waits.into_inner();
         for (warning, reason, message) in plan.tell {
-            if warning {
-                self.control.events.warning(&*set, reason, message);
-            } else {
-                self.control.events.normal(&*set, reason, message);
-            }
+            self.control.events.tell(warning, &*set, reason, message);
         }
         let acts = !plan.create.is_empty() || !plan.delete.is_empty();
         let done = self.carry_out(&set, &hash, &plan.create, &plan.delete).await;

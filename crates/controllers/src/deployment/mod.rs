@@ -27,8 +27,8 @@ use crate::{
     ControllerContext,
     controller_ref::{ControllerRefManager, controller_uid, is_namespace_terminating, selector_of},
     drive::{drive, filled},
-    events::Events,
     pods::expectations::{Expectations, RECHECK},
+    recorder::Recorder,
     workload::{EnqueueController, WORKERS, candidates, controlled_by, index_by_controller},
 };
 use plan::{Plan, Told};
@@ -45,7 +45,7 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
         deployments: deployments.clone(),
         sets: sets.clone(),
         pods: pods.clone(),
-        events: Events::new(context, "deployment-controller"),
+        events: Recorder::new(context, "deployment-controller"),
         expectations: Expectations::new(Arc::clone(&context.clock)),
     };
     let controller = Controller::new(loop_, Arc::clone(&context.clock)).max_concurrent_reconciles(WORKERS);
@@ -67,7 +67,7 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
         }
     }));
     let caches = vec![filled(&deployments), filled(&sets), filled(&pods)];
-    Box::pin(drive(context.stop.clone(), caches, controller))
+    drive(context, "deployment", caches, controller)
 }
 
 /// Who controls an object, if it is of a kind.
@@ -83,17 +83,13 @@ struct DeploymentLoop {
     deployments: SharedIndexInformer<Deployment>,
     sets: SharedIndexInformer<ReplicaSet>,
     pods: SharedIndexInformer<Pod>,
-    events: Events,
+    events: Recorder,
     expectations: Expectations,
 }
 
 impl DeploymentLoop {
     fn tell(&self, about: &Deployment, told: Told) {
-        if told.warning {
-            self.events.warning(about, told.reason, told.message);
-        } else {
-            self.events.normal(about, told.reason, told.message);
-        }
+        self.events.tell(told.warning, about, told.reason, told.message);
     }
 
     fn deployments(&self, key: &Key) -> Api<Deployment> {
@@ -190,14 +186,10 @@ impl Reconciler for DeploymentLoop {
         let sets = if selector.is_everything() {
             Vec::new()
         } else {
-            let manager = ControllerRefManager {
-                owner: &*deployment,
-                owners: self.deployments(&key),
-                objects: Api::namespaced(&self.context.client, key.namespace()),
-                finalizers: &[],
-            };
             let sets = candidates(self.sets.indexer(), &*deployment, &selector);
-            manager.claim(sets, |set: &ReplicaSet| set.is_selected(&selector)).await?
+            ControllerRefManager::new(&self.context.client, &*deployment)
+                .claim(sets, |set: &ReplicaSet| set.is_selected(&selector))
+                .await?
         };
         let sets: Vec<ReplicaSet> = sets.iter().map(|set| (**set).clone()).collect();
         let pods = |set: &ReplicaSet| {

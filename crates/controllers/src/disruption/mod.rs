@@ -68,8 +68,8 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
         let (one, two) = (filled(&pods), filled(&budgets));
         vec![one, two, filled(&sets), filled(&deployments), filled(&stateful), filled(&replication)]
     };
-    let first = drive(context.stop.clone(), caches(), budgets_controller);
-    let second = drive(context.stop.clone(), caches(), stale_controller);
+    let first = drive(context, "disruption", caches(), budgets_controller);
+    let second = drive(context, "stale_pod_disruption", caches(), stale_controller);
     Box::pin(async move {
         join(first, second).await;
     })

@@ -72,7 +72,7 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
     pods.add_event_handler(pod_handler(services.lister(), queue.clone()));
     endpoints.add_event_handler(endpoints_handler(written, queue));
     let caches = vec![filled(&services), filled(&pods), filled(&endpoints)];
-    Box::pin(drive(context.stop.clone(), caches, controller))
+    drive(context, "endpoint", caches, controller)
 }
 
 /// What is gone may have to come back, what is there at first may be of a service that is gone, and somebody may wait

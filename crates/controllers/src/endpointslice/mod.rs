@@ -85,7 +85,7 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
     nodes.add_event_handler(node_handler(&nodes, topology, queue.clone()));
     slices.add_event_handler(slice_handler(MANAGER, SLICE_CHANGE_DELAY, written, queue));
     let caches = vec![filled(&services), filled(&pods), filled(&nodes), filled(&slices)];
-    Box::pin(drive(context.stop.clone(), caches, controller))
+    drive(context, "endpoint_slice", caches, controller)
 }
 
 /// A queue whose failures wait from `first` to `most`, and no more than ten of them a second come back.
@@ -190,10 +190,7 @@ impl Reconciler for Slices {
             .err(),
         );
         for Said { type_, reason, message } in events {
-            match type_ {
-                "Normal" => self.recorder.normal(&*service, reason, message),
-                _ => self.recorder.warning(&*service, reason, message),
-            }
+            self.recorder.tell(type_ == "Warning", &*service, reason, message);
         }
         if failed.is_empty() {
             return Ok(Action::Done);

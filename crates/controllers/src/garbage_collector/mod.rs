@@ -68,13 +68,15 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let deletes = controller(Task::Delete, &collector.to_delete);
     let orphans = controller(Task::Orphan, &collector.to_orphan);
     let (stop, metadata) = (context.stop.clone(), Arc::clone(&context.metadata));
+    let synced = || -> BoxFuture<'static, bool> {
+        let metadata = Arc::clone(&metadata);
+        Box::pin(async move { metadata.wait_for_sync().await })
+    };
+    let first = drive(context, "garbage_collector_attempt_to_delete", vec![synced()], deletes);
+    let second = drive(context, "garbage_collector_attempt_to_orphan", vec![synced()], orphans);
     Box::pin(async move {
         metadata.start(&stop);
-        let synced = |metadata: Arc<MetadataInformers>| -> BoxFuture<'static, bool> {
-            Box::pin(async move { metadata.wait_for_sync().await })
-        };
-        let first = drive(stop.clone(), vec![synced(Arc::clone(&metadata))], deletes);
-        join(first, drive(stop, vec![synced(metadata)], orphans)).await;
+        join(first, second).await;
     })
 }
 

@@ -25,12 +25,12 @@ use crate::{
     ControllerContext,
     controller_ref::{ControllerRefManager, is_namespace_terminating, selector_of},
     drive::{drive, filled, join},
-    events::Events,
     pods::{
         self,
         control::PodControl,
         expectations::{Expectations, RECHECK},
     },
+    recorder::Recorder,
     slow_start::{at_once, slow_start_batch},
     workload::{EnqueueController, WORKERS, candidates, index_by_controller},
 };
@@ -48,7 +48,7 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
     index_by_controller(&pods);
     let control = PodControl {
         client: context.client.clone(),
-        events: Events::new(context, "job-controller"),
+        events: Recorder::new(context, "job-controller"),
         expectations: Arc::new(Expectations::new(Arc::clone(&context.clock))),
     };
     let loop_ = JobLoop {
@@ -68,7 +68,7 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
         batch: BATCH_PERIOD,
     });
     let orphans = orphans::run(context, &jobs, &pods);
-    let counted = drive(context.stop.clone(), vec![filled(&jobs), filled(&pods)], controller);
+    let counted = drive(context, "job", vec![filled(&jobs), filled(&pods)], controller);
     Box::pin(async move {
         join(counted, orphans).await;
     })
@@ -199,12 +199,7 @@ impl Reconciler for JobLoop {
             return Ok(Action::Done);
         }
         let Some(selector) = spec.selector.as_ref().and_then(selector_of) else { return Ok(Action::Done) };
-        let manager = ControllerRefManager {
-            owner: &*job,
-            owners: Api::namespaced(&self.context.client, key.namespace()),
-            objects: self.pods_api(&key),
-            finalizers: &[TRACKING_FINALIZER],
-        };
+        let manager = ControllerRefManager::new(&self.context.client, &*job).with_finalizers(&[TRACKING_FINALIZER]);
         let pods = candidates(self.pods.indexer(), &*job, &selector);
         let pods = manager.claim(pods, |pod: &Pod| pod.is_selected(&selector)).await?;
         let pods: Vec<&Pod> = pods.iter().map(|pod| &**pod).collect();
@@ -230,11 +225,7 @@ impl Reconciler for JobLoop {
             self.write_status(&key, &mut written, &sync.status).await?;
         }
         for told in sync.tell {
-            if told.warning {
-                self.control.events.warning(&*job, &told.reason, told.message);
-            } else {
-                self.control.events.normal(&*job, &told.reason, told.message);
-            }
+            self.control.events.tell(told.warning, &*job, &told.reason, told.message);
         }
         removed?;
         managed?;

@@ -50,7 +50,7 @@ pub(super) fn run(
         })
         .on_delete(move |job: &Deleted<Job>| gone(job.object()));
     jobs.add_event_handler(handler);
-    Box::pin(drive(context.stop.clone(), vec![filled(jobs), filled(pods)], controller))
+    drive(context, "job_orphan_pod", vec![filled(jobs), filled(pods)], controller)
 }
 
 struct OrphanLoop {

@@ -57,7 +57,7 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let again = see.clone();
     namespaces
         .add_event_handler(HandlerFuncs::new().on_add(move |new, _| see(new)).on_update(move |_, new| again(new)));
-    Box::pin(drive(context.stop.clone(), vec![filled(&namespaces)], controller))
+    drive(context, "namespace", vec![filled(&namespaces)], controller)
 }
 
 struct Deleter {

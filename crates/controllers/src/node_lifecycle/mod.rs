@@ -87,14 +87,18 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
                 }
             }),
     );
+    let caches = || vec![filled(&leases), filled(&nodes), filled(&pods)];
+    let workers = join(
+        drive(context, "node_lifecycle_controller", caches(), nodes_controller),
+        drive(context, "node_lifecycle_controller_pods", caches(), pods_controller),
+    );
+    let caches = caches();
     Box::pin(async move {
-        if !synced(&stop, vec![filled(&leases), filled(&nodes), filled(&pods)]).await {
+        if !synced(&stop, caches).await {
             return;
         }
         let monitor = every(&stop, &clock, MONITOR_PERIOD, || shared.monitor());
         let taint = every(&stop, &clock, TAINT_PERIOD, || shared.taint());
-        let workers =
-            join(drive(stop.clone(), Vec::new(), nodes_controller), drive(stop.clone(), Vec::new(), pods_controller));
         join(join(monitor, taint), workers).await;
     })
 }

@@ -89,7 +89,7 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let caches = vec![filled(&volumes), filled(&claims), filled(&classes), filled(&pods), filled(&nodes)];
     let queue = binder.queue.clone();
     let controller = Controller::new(binder, Arc::clone(&context.clock)).with_queue(queue);
-    Box::pin(drive(context.stop.clone(), caches, controller))
+    drive(context, "claims", caches, controller)
 }
 
 /// Looks again at all claims without a volume.

@@ -87,7 +87,7 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
             })
             .on_delete(move |hpa: &Deleted<HorizontalPodAutoscaler>| deleted.add(Key::of(&**hpa.object()))),
     );
-    Box::pin(drive(context.stop.clone(), vec![filled(&hpas), filled(&pods)], controller))
+    drive(context, "horizontalpodautoscaler", vec![filled(&hpas), filled(&pods)], controller)
 }
 
 /// The scale of what an autoscaler scales.

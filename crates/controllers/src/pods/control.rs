@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use capstan_api::{Resource, object::Object, options::DeleteOptions};
 use capstan_client::{Api, Client, Error, Key};
+use capstan_runtime::record::Referent;
 use k8s_openapi::{
     api::core::v1::{Pod, PodTemplateSpec},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
@@ -12,7 +13,7 @@ use k8s_openapi::{
 use super::expectations::Expectations;
 use crate::{
     controller_ref::{is_namespace_terminating, reference_to},
-    events::Events,
+    recorder::Recorder,
 };
 
 /// The longest prefix from which a name can be generated and still be one.
@@ -22,7 +23,7 @@ const MAX_NAME: usize = 253;
 #[derive(Clone, Debug)]
 pub(crate) struct PodControl {
     pub(crate) client: Client,
-    pub(crate) events: Events,
+    pub(crate) events: Recorder,
     pub(crate) expectations: Arc<Expectations>,
 }
 
@@ -52,7 +53,7 @@ impl PodControl {
     }
 
     /// Creates a pod. In a namespace that goes away nothing is told: whatever is created there fails.
-    pub(crate) async fn create<O: Resource + Object>(&self, owner: &O, pod: &Pod) -> Result<Pod, Error> {
+    pub(crate) async fn create<O: Resource + Object + Referent>(&self, owner: &O, pod: &Pod) -> Result<Pod, Error> {
         match self.pods(owner.identity().namespace).create(pod).await {
             Ok(created) => {
                 self.expectations.created(&Key::of(owner), &created);
@@ -69,7 +70,7 @@ impl PodControl {
     }
 
     /// Deletes a pod; one that is gone already is no error.
-    pub(crate) async fn delete<O: Resource + Object>(&self, owner: &O, pod: &Pod) -> Result<(), Error> {
+    pub(crate) async fn delete<O: Resource + Object + Referent>(&self, owner: &O, pod: &Pod) -> Result<(), Error> {
         let name = pod.identity().name;
         match self.pods(owner.identity().namespace).delete(name, &DeleteOptions::default()).await {
             Err(error) if error.is_not_found() => Ok(()),

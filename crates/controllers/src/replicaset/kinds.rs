@@ -62,6 +62,7 @@ macro_rules! counts {
 
 impl Replicated for ReplicaSet {
     const COMPONENT: &'static str = "replicaset-controller";
+    const QUEUE: &'static str = "replicaset";
     const TELLS_TERMINATING: bool = true;
 
     fn replicas(&self) -> i32 {
@@ -90,6 +91,7 @@ impl Replicated for ReplicaSet {
 
 impl Replicated for ReplicationController {
     const COMPONENT: &'static str = "replication-controller";
+    const QUEUE: &'static str = "replicationmanager";
     const TELLS_TERMINATING: bool = false;
 
     fn replicas(&self) -> i32 {

@@ -18,13 +18,13 @@ use crate::{
     ControllerContext,
     controller_ref::{ControllerRefManager, controller_uid, is_namespace_terminating},
     drive::{drive, filled},
-    events::Events,
     pods::{
         self,
         control::{PodControl, pod_from_template},
         expectations::{Expectations, RECHECK},
         rank::sort_for_deletion,
     },
+    recorder::Recorder,
     slow_start::{at_once, slow_start_batch},
     workload::{EnqueueController, WORKERS, candidates, controlled_by, index_by_controller},
 };
@@ -34,9 +34,11 @@ use status::{Counts, Failure};
 const BURST_REPLICAS: usize = 500;
 
 /// A kind that wants a number of pods like its template.
-pub(crate) trait Replicated: Resource + Object + Clone + Serialize {
+pub(crate) trait Replicated: Resource + Object + Clone + Serialize + serde::de::DeserializeOwned {
     /// Who Events come from.
     const COMPONENT: &'static str;
+    /// What its queue is called.
+    const QUEUE: &'static str;
     /// Whether its status says how many pods are being deleted.
     const TELLS_TERMINATING: bool;
     /// How many pods.
@@ -69,7 +71,7 @@ fn run_kind<K: Replicated>(context: &ControllerContext) -> BoxFuture<'static, ()
     index_by_controller(&owners);
     let expectations = Arc::new(Expectations::new(Arc::clone(&context.clock)));
     let control =
-        PodControl { client: context.client.clone(), events: Events::new(context, K::COMPONENT), expectations };
+        PodControl { client: context.client.clone(), events: Recorder::new(context, K::COMPONENT), expectations };
     let loop_ = ReplicaSetLoop { context: context.clone(), owners: owners.clone(), pods: pods.clone(), control };
     let controller = Controller::new(loop_, Arc::clone(&context.clock)).max_concurrent_reconciles(WORKERS);
     let queue = controller.queue().clone();
@@ -80,7 +82,7 @@ fn run_kind<K: Replicated>(context: &ControllerContext) -> BoxFuture<'static, ()
         selector: K::selector,
         batch: Duration::ZERO,
     });
-    Box::pin(drive(context.stop.clone(), vec![filled(&owners), filled(&pods)], controller))
+    drive(context, K::QUEUE, vec![filled(&owners), filled(&pods)], controller)
 }
 
 /// What is to be done about the number of pods.
@@ -173,12 +175,7 @@ impl<K: Replicated> Reconciler for ReplicaSetLoop<K> {
         let Some(selector) = owner.selector() else { return Ok(Action::Done) };
         let all = candidates(self.pods.indexer(), &*owner, &selector);
         let (active, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(|pod| pods::is_active(pod));
-        let manager = ControllerRefManager {
-            owner: &*owner,
-            owners: Api::namespaced(&self.context.client, key.namespace()),
-            objects: Api::namespaced(&self.context.client, key.namespace()),
-            finalizers: &[],
-        };
+        let manager = ControllerRefManager::new(&self.context.client, &*owner);
         let active = manager.claim(active, |pod: &Pod| pod.is_selected(&selector)).await?;
         let terminating = rest
             .iter()

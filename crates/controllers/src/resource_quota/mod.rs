@@ -3,11 +3,15 @@
 mod amounts;
 mod evaluator;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use capstan_api::{GroupResource, object::Object, selector::Selector};
 use capstan_client::{Api, BoxFuture, Client, HandlerFuncs, Key, Lister, SharedIndexInformer};
-use capstan_clock::SharedClock;
+use capstan_clock::{Moment, SharedClock};
 use capstan_runtime::{Action, Controller, ReconcileError, Reconciler, workqueue::PriorityQueue};
 use k8s_openapi::{
     api::{
@@ -35,6 +39,13 @@ const RESYNC_PERIOD: Duration = Duration::from_secs(5 * 60);
 /// When to count after something came. The server has counted it already; this is for what it could not.
 const AFTER_ADD: Duration = Duration::from_secs(1);
 
+/// For how long a count that is less than what the quota says is not believed, if the objects may be older than the
+/// quota: what the server let in a moment ago would be forgotten, and more than the limit could come.
+const DOUBT: Duration = Duration::from_secs(1);
+
+/// What counts of a pod. All else may change, the node for instance.
+const COUNTED: [&str; 4] = ["containers", "initContainers", "resources", "activeDeadlineSeconds"];
+
 /// How many quotas are counted at a time.
 const WORKERS: usize = 5;
 
@@ -47,7 +58,7 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
         device_claims: context.informers.informer::<ResourceClaim>(),
         metadata: Arc::clone(&context.metadata),
     };
-    let caches = vec![
+    let mut caches = vec![
         filled(&quotas),
         filled(&sources.pods),
         filled(&sources.services),
@@ -59,23 +70,25 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
         clock: Arc::clone(&context.clock),
         quotas: quotas.lister(),
         sources: sources.clone(),
+        doubts: Mutex::default(),
     };
     let controller = Controller::new(counter, Arc::clone(&context.clock)).max_concurrent_reconciles(WORKERS);
     let queue = controller.queue().clone();
     watch_quotas(&quotas, &queue);
     let replenish = Replenish { quotas: quotas.lister(), queue: queue.clone() };
     watch(&sources, &replenish, &context.clock);
+    let metadata = Arc::clone(&context.metadata);
+    caches.push(Box::pin(async move { metadata.wait_for_sync().await }));
+    let counted = drive(context, "resourcequota_primary", caches, controller);
     let (stop, clock, metadata) = (context.stop.clone(), Arc::clone(&context.clock), Arc::clone(&context.metadata));
     Box::pin(async move {
         metadata.start(&stop);
-        let mut caches = caches;
-        caches.push(Box::pin(async move { metadata.wait_for_sync().await }));
         let quotas = quotas.lister();
         let all = every(&stop, &clock, RESYNC_PERIOD, || {
             quotas.list(&Selector::default()).iter().for_each(|quota| queue.add(Key::of(&**quota)));
             std::future::ready(())
         });
-        join(drive(stop.clone(), caches, controller), all).await;
+        join(counted, all).await;
     })
 }
 
@@ -111,6 +124,11 @@ struct Replenish {
 }
 
 impl Replenish {
+    /// Whether anything in a namespace is counted.
+    fn is_counted(&self, namespace: &str) -> bool {
+        !self.quotas.namespace(namespace).list(&Selector::default()).is_empty()
+    }
+
     fn see(&self, evaluator: &Evaluator, namespace: &str, after: Duration) {
         for quota in self.quotas.namespace(namespace).list(&Selector::default()) {
             let hard = quota.spec.iter().flat_map(|spec| spec.hard.iter().flatten());
@@ -125,7 +143,9 @@ fn watch(sources: &Sources, replenish: &Replenish, clock: &SharedClock) {
     let now = Arc::clone(clock);
     let pod_changed = move |old: &Value, new: &Value| {
         let now = now.now();
-        has_ended(old, now) != has_ended(new, now) || old["spec"] != new["spec"]
+        has_ended(old, now) != has_ended(new, now)
+            || COUNTED.iter().any(|field| old["spec"][field] != new["spec"][field])
+            || old["status"]["resize"] != new["status"]["resize"]
     };
     watch_kind(&sources.pods, Evaluator::Pods, replenish, pod_changed);
     let spec_changed = |old: &Value, new: &Value| old["spec"] != new["spec"];
@@ -161,7 +181,8 @@ fn watch_kind<K: Object + Serialize>(
                 }
             })
             .on_update(move |old, new| {
-                if changed(&json(&**old), &json(&**new)) {
+                let namespace = new.identity().namespace;
+                if update.is_counted(namespace) && changed(&json(&**old), &json(&**new)) {
                     update.see(&of_update, new.identity().namespace, Duration::ZERO);
                 }
             })
@@ -174,6 +195,21 @@ fn json(object: &impl Serialize) -> Value {
 }
 
 impl Sources {
+    /// The version up to which the objects that an evaluator counts are known.
+    fn version(&self, evaluator: &Evaluator) -> u64 {
+        let version = match evaluator {
+            Evaluator::Pods => self.pods.last_sync_resource_version(),
+            Evaluator::Services => self.services.last_sync_resource_version(),
+            Evaluator::PersistentVolumeClaims => self.claims.last_sync_resource_version(),
+            Evaluator::ResourceClaims => self.device_claims.last_sync_resource_version(),
+            Evaluator::Count(GroupResource { group, resource }) => {
+                let informer = self.metadata.informer(group, resource);
+                informer.map(|informer| informer.last_sync_resource_version()).unwrap_or_default()
+            }
+        };
+        version.parse().unwrap_or_default()
+    }
+
     /// The objects that an evaluator counts; none when they are not known.
     fn objects(&self, evaluator: &Evaluator, namespace: &str) -> Option<Vec<Value>> {
         fn all<K: Object + Serialize>(informer: &SharedIndexInformer<K>, namespace: &str) -> Vec<Value> {
@@ -199,6 +235,8 @@ struct Counter {
     clock: SharedClock,
     quotas: Lister<ResourceQuota>,
     sources: Sources,
+    /// Since when a count is not believed, and for which version of its quota.
+    doubts: Mutex<HashMap<Key, (String, Moment)>>,
 }
 
 type List = BTreeMap<String, OpenApiQuantity>;
@@ -226,21 +264,47 @@ impl Counter {
         used.retain(|name, _| hard.contains_key(name));
         used
     }
+
+    /// Whether a count that is less than before may be that of objects older than the quota.
+    fn is_doubtful(&self, key: &Key, quota: &ResourceQuota, hard: &List) -> bool {
+        let known = quota.metadata.resource_version.as_deref().unwrap_or_default();
+        let is_behind = |evaluator: &Evaluator| self.sources.version(evaluator) < known.parse().unwrap_or_default();
+        let behind = Evaluator::for_names(hard.keys()).iter().any(is_behind);
+        let (now, mut doubts) = (self.clock.monotonic(), self.doubts.lock().unwrap_or_else(PoisonError::into_inner));
+        let since = match doubts.get(key) {
+            Some((version, since)) if version == known => *since,
+            _ => now,
+        };
+        if !behind || now.since(since) >= DOUBT {
+            doubts.remove(key);
+            return false;
+        }
+        doubts.insert(key.clone(), (known.to_owned(), since));
+        true
+    }
 }
 
 impl Reconciler for Counter {
     async fn reconcile(&self, key: Key) -> Result<Action, ReconcileError> {
-        let Some(quota) = self.quotas.get(&key) else { return Ok(Action::Done) };
+        let Some(quota) = self.quotas.get(&key) else {
+            self.doubts.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+            return Ok(Action::Done);
+        };
         let hard = quota.spec.as_ref().and_then(|spec| spec.hard.clone()).unwrap_or_default();
         let old = quota.status.clone().unwrap_or_default();
         // What nobody knows how to count stays as it was.
-        let mut used = amounts(&old.used.clone().unwrap_or_default());
+        let before = amounts(&old.used.clone().unwrap_or_default());
+        let mut used = before.clone();
         used.extend(self.count(&quota, key.namespace(), &hard));
         used.retain(|name, _| hard.contains_key(name));
         let is_new = old.hard.is_none() || old.used.is_none();
         let same_hard = amounts(&old.hard.unwrap_or_default()) == amounts(&hard);
-        if !is_new && same_hard && amounts(&old.used.unwrap_or_default()) == used {
+        if !is_new && same_hard && before == used {
             return Ok(Action::Done);
+        }
+        let less = |(name, before): (&String, _)| used.get(name).is_some_and(|now| now < before);
+        if before.iter().any(less) && self.is_doubtful(&key, &quota, &hard) {
+            return Ok(Action::RequeueAfter(DOUBT));
         }
         let mut changed = ResourceQuota::clone(&quota);
         let status = changed.status.get_or_insert_default();

@@ -5,7 +5,7 @@ mod pods;
 
 use std::{sync::Arc, time::Duration};
 
-use capstan_api::{object::Object, options::DeleteOptions};
+use capstan_api::{object::Object, options::DeleteOptions, selector::Selector};
 use capstan_client::{Api, BoxFuture, Error, Key, SharedIndexInformer};
 use capstan_runtime::{Action, Controller, ReconcileError, Reconciler, handler::enqueue_request_for_object};
 use k8s_openapi::api::{
@@ -17,12 +17,12 @@ use crate::{
     ControllerContext,
     controller_ref::{ControllerRefManager, selector_of},
     drive::{drive, filled},
-    events::Events,
-    history::{self, Newest},
+    history::{self, Revisions},
     pods::{
         expectations::{Expectations, RECHECK},
         next_availability,
     },
+    recorder::Recorder,
     slow_start::slow_start_batch,
     workload::{EnqueueController, WORKERS, candidates, index_by_controller},
 };
@@ -31,21 +31,22 @@ use plan::{Revision, Step};
 /// Runs the loop.
 pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let (sets, pods) = (context.informers.informer::<StatefulSet>(), context.informers.informer::<Pod>());
-    let revisions = context.informers.informer::<ControllerRevision>();
     let claims = context.informers.informer::<PersistentVolumeClaim>();
     index_by_controller(&pods);
-    index_by_controller(&revisions);
+    let expectations = Arc::new(Expectations::new(Arc::clone(&context.clock)));
+    let revisions = Revisions::new(context, &expectations);
+    let cache = revisions.cache().clone();
     let control = PodControl {
         context: context.clone(),
         claims: claims.clone(),
-        events: Events::new(context, "statefulset-controller"),
-        expectations: Arc::new(Expectations::new(Arc::clone(&context.clock))),
+        events: Recorder::new(context, "statefulset-controller"),
+        expectations,
     };
     let loop_ = StatefulSetLoop {
         context: context.clone(),
         sets: sets.clone(),
         pods: pods.clone(),
-        revisions: revisions.clone(),
+        revisions,
         control: Arc::new(control),
     };
     let controller = Controller::new(loop_, Arc::clone(&context.clock)).max_concurrent_reconciles(WORKERS);
@@ -57,15 +58,15 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
         selector: |set: &StatefulSet| selector_of(&set.spec.as_ref()?.selector),
         batch: Duration::ZERO,
     });
-    let caches = vec![filled(&sets), filled(&pods), filled(&revisions), filled(&claims)];
-    Box::pin(drive(context.stop.clone(), caches, controller))
+    let caches = vec![filled(&sets), filled(&pods), filled(&cache), filled(&claims)];
+    drive(context, "statefulset", caches, controller)
 }
 
 /// Carries out steps, and tells of them.
 struct PodControl {
     context: ControllerContext,
     claims: SharedIndexInformer<PersistentVolumeClaim>,
-    events: Events,
+    events: Recorder,
     expectations: Arc<Expectations>,
 }
 
@@ -181,52 +182,25 @@ struct StatefulSetLoop {
     context: ControllerContext,
     sets: SharedIndexInformer<StatefulSet>,
     pods: SharedIndexInformer<Pod>,
-    revisions: SharedIndexInformer<ControllerRevision>,
+    revisions: Revisions,
     control: Arc<PodControl>,
 }
 
 impl StatefulSetLoop {
-    fn revisions_api(&self, key: &Key) -> Api<ControllerRevision> {
-        Api::namespaced(&self.context.client, key.namespace())
-    }
-
-    fn manager<'a, K>(&self, key: &Key, set: &'a StatefulSet) -> ControllerRefManager<'a, StatefulSet, K>
-    where
-        K: capstan_api::Resource,
-    {
-        ControllerRefManager {
-            owner: set,
-            owners: Api::namespaced(&self.context.client, key.namespace()),
-            objects: Api::namespaced(&self.context.client, key.namespace()),
-            finalizers: &[],
-        }
-    }
-
     /// All revisions, oldest first, the newest being that of the present template.
     async fn sync_revisions(
         &self,
         key: &Key,
         set: &StatefulSet,
-        mut revisions: Vec<ControllerRevision>,
+        selector: &Selector,
         collisions: &mut i32,
-    ) -> Result<Vec<ControllerRevision>, Error> {
-        let spec = set.spec.clone().unwrap_or_default();
-        history::sort(&mut revisions);
-        let api = self.revisions_api(key);
-        match history::newest(&revisions, &history::data(&spec.template)) {
-            Newest::Is(_) => {}
-            Newest::Again(again) => {
-                let written = api.update(&again).await?;
-                self.control.expectations.created(key, &written);
-                revisions.retain(|revision| revision.metadata.uid != written.metadata.uid);
-                revisions.push(written);
-            }
-            Newest::New => {
-                let new = history::new(set, &spec.template, history::next_revision(&revisions), *collisions);
-                let written = history::create(&api, set.identity().name, new, collisions).await?;
-                self.control.expectations.created(key, &written);
-                revisions.push(written);
-            }
+    ) -> Result<Vec<ControllerRevision>, ReconcileError> {
+        let template = set.spec.as_ref().map(|spec| spec.template.clone()).unwrap_or_default();
+        let mut revisions = self.revisions.claim(set, selector).await?;
+        if !self.revisions.raise(key, &mut revisions, &template).await? {
+            let new = history::new(set, &template, history::next_revision(&revisions), *collisions);
+            let written = history::create(&self.revisions.api(key), set.identity().name, new, collisions).await?;
+            revisions.push(self.revisions.wrote(key, written));
         }
         Ok(revisions)
     }
@@ -242,13 +216,7 @@ impl StatefulSetLoop {
         let limit = set.spec.as_ref().and_then(|spec| spec.revision_history_limit).unwrap_or(10);
         let Ok(limit) = usize::try_from(limit) else { return Ok(()) };
         let dead: Vec<_> = revisions.iter().filter(|r| !live.contains(&r.identity().name)).collect();
-        for revision in &dead[..dead.len().saturating_sub(limit)] {
-            match self.revisions_api(key).delete(revision.identity().name, &DeleteOptions::default()).await {
-                Err(error) if !error.is_not_found() => return Err(error),
-                _ => self.control.expectations.deleted(key, *revision),
-            }
-        }
-        Ok(())
+        self.revisions.delete(key, &dead, dead.len().saturating_sub(limit)).await
     }
 
     async fn carry_out(&self, key: &Key, set: &Arc<StatefulSet>, steps: Vec<Step>, burst: bool) -> Result<(), Error> {
@@ -278,23 +246,20 @@ impl Reconciler for StatefulSetLoop {
         };
         if !expectations.is_current(&key, &*set)
             || !expectations.satisfied(&key, &self.pods)
-            || !expectations.satisfied(&key, &self.revisions)
+            || !expectations.satisfied(&key, self.revisions.cache())
         {
             return Ok(Action::RequeueAfter(RECHECK));
         }
         let Some(spec) = &set.spec else { return Ok(Action::Done) };
         let Some(selector) = selector_of(&spec.selector) else { return Ok(Action::Done) };
-        let found = candidates(self.revisions.indexer(), &*set, &selector);
-        let found = self.manager::<ControllerRevision>(&key, &set).claim(found, |r| r.is_selected(&selector)).await?;
-        let found: Vec<ControllerRevision> = found.iter().map(|revision| (**revision).clone()).collect();
         let pods = candidates(self.pods.indexer(), &*set, &selector);
         let fits = |pod: &Pod| pod.is_selected(&selector) && pods::ordinal(&set, pod).is_some();
-        let pods = self.manager::<Pod>(&key, &set).claim(pods, fits).await?;
+        let pods = ControllerRefManager::new(&self.context.client, &*set).claim(pods, fits).await?;
         let pods: Vec<&Pod> = pods.iter().map(|pod| &**pod).collect();
 
         let before = set.status.clone().unwrap_or_default();
         let mut collisions = before.collision_count.unwrap_or_default();
-        let revisions = self.sync_revisions(&key, &set, found, &mut collisions).await?;
+        let revisions = self.sync_revisions(&key, &set, &selector, &mut collisions).await?;
         let Some(newest) = revisions.last() else { return Ok(Action::Done) };
         let current = revisions.iter().find(|r| Some(r.identity().name) == before.current_revision.as_deref());
         let current = current.unwrap_or(newest);

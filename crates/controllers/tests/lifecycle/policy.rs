@@ -197,3 +197,31 @@ async fn quotas_are_counted() {
     cluster.advance(250).await;
     assert_eq!(used(&cluster, "q").await, "configmaps=1 count/widgets.x.io=0 pods=0 requests.cpu=0 services=1");
 }
+
+#[tokio::test]
+async fn devices_are_counted_by_their_class() {
+    let cluster = Cluster::new().await;
+    let hard = json!({"gpu.example.com.deviceclass.resource.k8s.io/devices": "5",
+        "count/resourceclaims.resource.k8s.io": "3"});
+    let quota = with(named("v1", "ResourceQuota", "q"), json!({"spec": {"hard": hard}}));
+    cluster.create("v1/resourcequotas", "default", quota).await;
+    let _manager = cluster.manager(&[QUOTA]);
+    let count = "count/resourceclaims.resource.k8s.io";
+    let devices = "gpu.example.com.deviceclass.resource.k8s.io/devices";
+    expect_used(&cluster, "q", &format!("{count}=0 {devices}=0")).await;
+    let exactly = json!({"deviceClassName": "gpu.example.com", "allocationMode": "ExactCount", "count": 2});
+    let first = json!([{"deviceClassName": "gpu.example.com", "name": "one", "count": 1},
+        {"deviceClassName": "other.example.com", "name": "two", "count": 4}]);
+    for (name, request) in
+        [("a", json!({"name": "r", "exactly": exactly})), ("b", json!({"name": "r", "firstAvailable": first}))]
+    {
+        let claim = with(
+            named("resource.k8s.io/v1", "ResourceClaim", name),
+            json!({"spec": {"devices": {"requests": [request]}}}),
+        );
+        cluster.create("resource.k8s.io/v1/resourceclaims", "default", claim).await;
+    }
+    expect_used(&cluster, "q", &format!("{count}=2 {devices}=3")).await;
+    cluster.delete("resource.k8s.io/v1/resourceclaims", "default", "a", "").await;
+    expect_used(&cluster, "q", &format!("{count}=1 {devices}=1")).await;
+}

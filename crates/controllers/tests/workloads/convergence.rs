@@ -14,20 +14,16 @@ use crate::{
     job::{end, job},
 };
 
-/// Ends the loops after each write number in turn, until they need no more writes than they are given.
-async fn restarting(cluster: &mut Cluster, seed: u64) -> u32 {
-    let mut restarts = 0;
-    loop {
+/// How often the loops are ended before they may finish.
+const LIVES: u64 = 40;
+
+/// Ends the loops again and again after one to four writes, and then lets them be.
+async fn restarting(cluster: &mut Cluster, seed: u64) {
+    for life in 0..=LIVES {
         cluster.stop_manager().await;
-        // One to four writes a life, and then enough.
-        let budget = if restarts < 40 { 1 + (seed + u64::from(restarts) * 7) % 4 } else { u64::MAX };
-        cluster.start_manager(budget);
-        restarts += 1;
+        cluster.start_manager(if life < LIVES { 1 + (seed + life * 7) % 4 } else { u64::MAX });
         for _ in 0..30 {
             cluster.breathe().await;
-        }
-        if restarts > 40 {
-            return restarts;
         }
     }
 }

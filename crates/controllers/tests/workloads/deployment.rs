@@ -251,3 +251,96 @@ async fn what_cannot_be_made_is_told_and_tried_less_and_less() {
     let events = cluster.list::<k8s_openapi::api::core::v1::Event>().await;
     assert!(events.iter().any(|event| event.reason.as_deref() == Some("FailedCreate")));
 }
+
+#[tokio::test]
+async fn replication_controllers_do_the_same() {
+    use k8s_openapi::api::core::v1::ReplicationController;
+    let cluster = Cluster::start(&["replicationcontroller-controller"]).await;
+    let _node = cluster.play_node();
+    cluster
+        .create::<ReplicationController>(
+            "{apiVersion: v1, kind: ReplicationController, metadata: {name: a}, spec: {replicas: 2, selector: {app: a},
+              template: {metadata: {labels: {app: a}}, spec: {containers: [{name: c, image: i}]}}}}",
+        )
+        .await;
+    let has = |count| {
+        move |rc: &ReplicationController| {
+            let status = rc.status.clone().unwrap_or_default();
+            (status.replicas, status.ready_replicas, status.observed_generation)
+                == (count, (count > 0).then_some(count), rc.metadata.generation)
+        }
+    };
+    cluster.until_object("a", has(2)).await;
+    let pods = cluster.list::<Pod>().await;
+    let owner = &pods[0].metadata.owner_references.as_ref().unwrap()[0];
+    assert_eq!((owner.api_version.as_str(), owner.kind.as_str()), ("v1", "ReplicationController"));
+    cluster.change::<ReplicationController>("a", |rc| rc.spec.as_mut().unwrap().replicas = Some(0)).await;
+    cluster.until_object("a", has(0)).await;
+    cluster.until("all pods are gone", || async { cluster.list::<Pod>().await.is_empty() }).await;
+}
+
+/// How many writes the loops make in a minute in which nobody else does anything.
+async fn writes_in_a_minute(cluster: &Cluster) -> u64 {
+    let before = cluster.writes.load(std::sync::atomic::Ordering::SeqCst);
+    for _ in 0..60 {
+        cluster.clock.advance(Duration::from_secs(1));
+        for _ in 0..20 {
+            cluster.breathe().await;
+        }
+    }
+    cluster.writes.load(std::sync::atomic::Ordering::SeqCst) - before
+}
+
+#[tokio::test]
+async fn selectors_that_overlap_do_not_fight() {
+    let cluster = Cluster::start(&LOOPS).await;
+    let _node = cluster.play_node();
+    for name in ["a", "b"] {
+        cluster
+            .create::<ReplicaSet>(&format!(
+                "{{apiVersion: apps/v1, kind: ReplicaSet, metadata: {{name: {name}}},
+                  spec: {{replicas: 2, selector: {{matchLabels: {{app: both}}}},
+                  template: {{metadata: {{labels: {{app: both}}}}, spec: {{containers: [{{name: c, image: i}}]}}}}}}}}"
+            ))
+            .await;
+    }
+    let ready = |set: &ReplicaSet| set.status.as_ref().is_some_and(|status| status.ready_replicas == Some(2));
+    for name in ["a", "b"] {
+        cluster.until_object(name, ready).await;
+    }
+    cluster.settle().await;
+    assert_eq!(cluster.list::<Pod>().await.len(), 4, "each has its own");
+    assert_eq!(writes_in_a_minute(&cluster).await, 0);
+}
+
+#[tokio::test]
+async fn a_quota_that_is_used_up_is_told_and_costs_little() {
+    use k8s_openapi::api::core::v1::ResourceQuota;
+    let cluster = Cluster::start(&["deployment-controller", "replicaset-controller", "resourcequota-controller"]).await;
+    let _node = cluster.play_node();
+    cluster
+        .create::<ResourceQuota>(
+            "{apiVersion: v1, kind: ResourceQuota, metadata: {name: few}, spec: {hard: {pods: 2}}}",
+        )
+        .await;
+    cluster.until_object("few", |quota: &ResourceQuota| quota.status.as_ref().is_some_and(|s| s.used.is_some())).await;
+    cluster.create::<Deployment>(&web(5, "one", "")).await;
+    let failed = cluster.until_object("web", |deployment| condition(deployment, "ReplicaFailure").is_some()).await;
+    let message = condition(&failed, "ReplicaFailure").unwrap().message.clone().unwrap();
+    assert!(message.contains("exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2"), "{message}");
+    cluster.until("two are there", || async { cluster.list::<Pod>().await.len() == 2 }).await;
+    for _ in 0..300 {
+        cluster.clock.advance(Duration::from_secs(1));
+        cluster.breathe().await;
+    }
+    let writes = writes_in_a_minute(&cluster).await;
+    assert!(writes <= 4, "{writes} writes in a minute");
+    // There is room again: it goes on by itself.
+    cluster
+        .change::<ResourceQuota>("few", |quota| {
+            quota.spec.as_mut().unwrap().hard = serde_json::from_value(serde_json::json!({"pods": "5"})).unwrap();
+        })
+        .await;
+    cluster.clock.advance(Duration::from_secs(1_000));
+    cluster.until_object("web", is_done).await;
+}

@@ -228,3 +228,99 @@ async fn waits_while_suspended_and_ends_in_time() {
     let late = cluster.until_object("work", |job: &Job| has(job, "Failed")).await;
     assert_eq!(conditions(&late).last().unwrap().1, "DeadlineExceeded");
 }
+
+#[tokio::test]
+async fn indexes_that_grow_and_shrink() {
+    let cluster = Cluster::start(&["job-controller"]).await;
+    cluster.create::<Job>(&job("completions: 3, parallelism: 3, completionMode: Indexed,")).await;
+    let indexes = |mut pods: Vec<Pod>| {
+        pods.sort_by_key(|pod| index(pod).to_owned());
+        pods.iter().map(|pod| index(pod).to_owned()).collect::<Vec<_>>()
+    };
+    let size = |count| {
+        move |job: &mut Job| {
+            let spec = job.spec.as_mut().unwrap();
+            (spec.completions, spec.parallelism) = (Some(count), Some(count));
+        }
+    };
+    until_alive(&cluster, 3).await;
+    cluster.change::<Job>("work", size(5)).await;
+    assert_eq!(indexes(until_alive(&cluster, 5).await), ["0", "1", "2", "3", "4"]);
+    cluster.change::<Job>("work", size(2)).await;
+    let pods = until_alive(&cluster, 2).await;
+    assert_eq!(indexes(pods.clone()), ["0", "1"], "the last indexes go first");
+    for pod in pods {
+        end(&cluster, &pod, 0).await;
+    }
+    let done = cluster.until_object("work", |job: &Job| has(job, "Complete")).await;
+    assert_eq!(done.status.unwrap().completed_indexes.as_deref(), Some("0,1"));
+}
+
+#[tokio::test]
+async fn replaced_at_once_or_when_they_have_ended() {
+    let delete = async |cluster: &Cluster, pod: &Pod| {
+        let options = capstan_api::options::DeleteOptions::default();
+        cluster.api::<Pod>().delete(pod.identity().name, &options).await.unwrap();
+    };
+    let cluster = Cluster::start(&["job-controller"]).await;
+    cluster.create::<Job>(&job("podReplacementPolicy: Failed,")).await;
+    let pods = until_alive(&cluster, 1).await;
+    delete(&cluster, &pods[0]).await;
+    // Its finalizer holds it, as a container that runs on would.
+    let ends = |job: &Job| job.status.as_ref().is_some_and(|status| status.terminating == Some(1));
+    cluster.until_object("work", ends).await;
+    cluster.settle().await;
+    assert_eq!(alive(&cluster).await.len(), 0, "the next one waits for its end");
+    end(&cluster, &pods[0], 1).await;
+    cluster.until_object("work", |job: &Job| job.status.as_ref().unwrap().failed == Some(1)).await;
+    cluster.clock.advance(Duration::from_secs(11));
+    until_alive(&cluster, 1).await;
+
+    let cluster = Cluster::start(&["job-controller"]).await;
+    cluster.create::<Job>(&job("podReplacementPolicy: TerminatingOrFailed,")).await;
+    let pods = until_alive(&cluster, 1).await;
+    delete(&cluster, &pods[0]).await;
+    cluster.until_object("work", |job: &Job| job.status.as_ref().unwrap().failed == Some(1)).await;
+    cluster.clock.advance(Duration::from_secs(11));
+    let next = until_alive(&cluster, 1).await;
+    assert_ne!(next[0].identity().name, pods[0].identity().name);
+}
+
+#[tokio::test]
+async fn somebody_else_manages_it() {
+    let cluster = Cluster::start(&["job-controller"]).await;
+    cluster.create::<Job>(&job("managedBy: example.com/other,")).await;
+    cluster.settle().await;
+    let job: Job = cluster.get("work").await;
+    assert!(cluster.list::<Pod>().await.is_empty());
+    assert_eq!(job.status.unwrap_or_default(), k8s_openapi::api::batch::v1::JobStatus::default());
+}
+
+#[tokio::test]
+async fn a_pod_without_an_owner_is_taken_and_one_of_another_is_not() {
+    let cluster = Cluster::start(&["job-controller"]).await;
+    let by_hand = "manualSelector: true, suspend: true, selector: {matchLabels: {app: w}},";
+    let text = job(by_hand).replace("template: {spec", "template: {metadata: {labels: {app: w}}, spec");
+    cluster.create::<Job>(&text).await;
+    let pod = |name: &str, label: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, labels: {{app: {label}}},
+               finalizers: [batch.kubernetes.io/job-tracking]}},
+               spec: {{restartPolicy: Never, containers: [{{name: c, image: i}}]}}}}"
+        )
+    };
+    cluster.create::<Pod>(&pod("stray", "w")).await;
+    cluster.create::<Pod>(&pod("stranger", "x")).await;
+    cluster.change::<Job>("work", |job| job.spec.as_mut().unwrap().suspend = Some(false)).await;
+    let owned = |pod: &Pod| pod.metadata.owner_references.iter().flatten().any(|owner| owner.name == "work");
+    cluster.until_object("stray", owned).await;
+    cluster.settle().await;
+    assert!(!owned(&cluster.get::<Pod>("stranger").await));
+    let stray: Pod = cluster.get("stray").await;
+    assert_eq!(cluster.list::<Pod>().await.len(), 2, "the one that was taken is enough");
+    end(&cluster, &stray, 0).await;
+    let done = cluster.until_object("work", |job: &Job| has(job, "Complete")).await;
+    assert_eq!(done.status.unwrap().succeeded, Some(1));
+    // Its finalizer was that of a Job that nobody knows: it goes as well.
+    cluster.until_object("stray", |pod: &Pod| pod.metadata.finalizers.is_none()).await;
+}

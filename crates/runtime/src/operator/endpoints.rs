@@ -73,18 +73,26 @@ impl Checks {
     }
 }
 
+/// A text that is made when it is asked for, and where it is.
+pub(super) type Page = (&'static str, Arc<dyn Fn() -> String + Send + Sync>);
+
 /// What is served at one address.
 #[derive(Clone, Default)]
 pub(super) struct Endpoints {
+    pub(super) pages: Vec<Page>,
     pub(super) metrics: Option<Registry>,
     pub(super) health: Option<(Checks, Checks)>,
 }
 
 impl Endpoints {
     fn answer(&self, method: &Method, path: &str, query: &str) -> Response<Full<Bytes>> {
+        let page = self.pages.iter().find(|(at, _)| *at == path);
         let (code, kind, text) = match (&self.metrics, &self.health) {
             _ if method != Method::GET && method != Method::HEAD => {
                 (405, "text/plain; charset=utf-8", "Method Not Allowed\n".to_owned())
+            }
+            _ if page.is_some() => {
+                (200, "text/plain; charset=utf-8", page.map_or_else(String::new, |(_, make)| make()))
             }
             (Some(registry), _) if path == "/metrics" => (200, CONTENT_TYPE, registry.render()),
             (_, Some((healthz, readyz))) => {

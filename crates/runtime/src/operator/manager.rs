@@ -90,6 +90,7 @@ pub struct Manager {
     health: Option<SocketAddr>,
     healthz: Checks,
     readyz: Checks,
+    pages: Vec<endpoints::Page>,
     controllers: Vec<Prepare>,
     others: Vec<Prepare>,
     graceful_shutdown: Duration,
@@ -127,6 +128,7 @@ impl Manager {
             health: None,
             healthz,
             readyz: Checks::default(),
+            pages: Vec::new(),
             controllers: Vec::new(),
             others: Vec::new(),
             graceful_shutdown: GRACEFUL_SHUTDOWN,
@@ -201,6 +203,13 @@ impl Manager {
     #[must_use]
     pub fn readyz_check(mut self, name: &str, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Self {
         self.readyz.add(name, check);
+        self
+    }
+
+    /// One more text that is served beside `/metrics`.
+    #[must_use]
+    pub fn page(mut self, path: &'static str, make: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        self.pages.push((path, Arc::new(make)));
         self
     }
 
@@ -360,9 +369,16 @@ impl Manager {
 
     async fn serve(&mut self, stop: &Stop) -> Result<Vec<Task>, ManagerError> {
         let mut listeners: Vec<(TcpListener, Endpoints)> = Vec::new();
-        let metrics = Endpoints { metrics: Some(self.registry.clone()), health: None };
-        let health = Endpoints { metrics: None, health: Some((self.healthz.clone(), self.readyz.clone())) };
-        for (address, endpoints) in [(self.metrics, metrics), (self.health, health)] {
+        let pages = std::mem::take(&mut self.pages);
+        let mut metrics = Endpoints { pages, metrics: Some(self.registry.clone()), health: None };
+        let health = Some((self.healthz.clone(), self.readyz.clone()));
+        let mut served = self.health;
+        // One address may be for both, unless it is any that is free.
+        if self.metrics == self.health && self.metrics.is_some_and(|address| address.port() != 0) {
+            (metrics.health, served) = (health.clone(), None);
+        }
+        let health = Endpoints { health, ..Endpoints::default() };
+        for (address, endpoints) in [(self.metrics, metrics), (served, health)] {
             let Some(address) = address else { continue };
             let listener = endpoints::bind(address).await.map_err(|error| ManagerError::Listen(address, error))?;
             listeners.push((listener, endpoints));

@@ -161,7 +161,9 @@ pub(crate) async fn store_new(call: &mut Call<'_>, object: Map, dry_run: bool) -
                 }
             }
             // What goes with the object, such as a quota, was changed by somebody else.
-            Err(Refused::Conflict(_)) if attempt < MAX_ATTEMPTS => {}
+            Err(Refused::Conflict(conflict)) if attempt < MAX_ATTEMPTS => {
+                follow(&touched, conflict.revision).await?;
+            }
             Err(Refused::Conflict(conflict)) => return Err(Status::conflict(&group_resource, &name, conflict)),
             Err(Refused::Status(status)) => return Err(status),
         }
@@ -432,13 +434,19 @@ pub(crate) async fn change(call: &mut Call<'_>, change: Change<'_>) -> Result<Wr
                 let shown = if gone { old_revision } else { revision };
                 return Ok(Written { json: answer_json(call, object, Some(shown)), created: false });
             }
-            Err(Refused::Conflict(conflict)) => {
-                stored.cache.follow(conflict.revision).await.map_err(registry::live::cache_status)?;
-            }
+            Err(Refused::Conflict(conflict)) => follow(&touched, conflict.revision).await?,
             Err(Refused::Status(status)) => return Err(status),
         }
     }
     Err(modified(&group_resource, name))
+}
+
+/// Waits until what is decided from is as new as what a commit failed on: else the next try fails on the same.
+async fn follow(touched: &[&registry::Stored], revision: Revision) -> Result<(), Status> {
+    for stored in touched {
+        stored.cache.follow(revision).await.map_err(registry::live::cache_status)?;
+    }
+    Ok(())
 }
 
 fn modified(resource: &GroupResource, name: &str) -> Status {

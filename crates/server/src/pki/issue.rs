@@ -147,7 +147,7 @@ impl Authority {
     ///
     /// # Errors
     /// What is wrong, to be put behind the name of the file.
-    pub(super) fn load(certificate: String, key: PrivateKey, now: Timestamp) -> Result<Self, &'static str> {
+    pub fn load(certificate: String, key: PrivateKey, now: Timestamp) -> Result<Self, &'static str> {
         let own = Certified { certificate, key };
         let chain = own.chain();
         let der = chain.first().ok_or("holds no certificate in PEM form")?;

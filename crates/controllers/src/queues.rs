@@ -1,0 +1,89 @@
+//! The queues of all loops, for people to look at: numbers for Prometheus, and a page.
+
+use std::{
+    fmt::{self, Write as _},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use capstan_client::Key;
+use capstan_runtime::{Outcome, metrics::Families, workqueue::PriorityQueue};
+
+/// The queues of loops that run, by upstream's names. Clones are the same.
+#[derive(Clone, Default)]
+pub struct Queues(Arc<Mutex<Vec<Shown>>>);
+
+impl fmt::Debug for Queues {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.all().iter().map(|shown| shown.name)).finish()
+    }
+}
+
+#[derive(Clone)]
+struct Shown {
+    name: &'static str,
+    queue: PriorityQueue<Key>,
+    failures: Arc<Failures>,
+}
+
+/// How often the work on keys of one queue has failed, and how the last time.
+#[derive(Default)]
+pub(crate) struct Failures(Mutex<(u64, String)>);
+
+impl Failures {
+    /// Notes how the work on a key has ended.
+    pub(crate) fn note(&self, key: &Key, outcome: &Outcome) {
+        let reason = match outcome {
+            Outcome::Action(_) => return,
+            Outcome::Error(error) => error.to_string(),
+            Outcome::TimedOut => "timed out".to_owned(),
+            Outcome::Panicked => "panicked".to_owned(),
+        };
+        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *noted = (noted.0 + 1, format!("{key}: {reason}"));
+    }
+}
+
+impl Queues {
+    fn all(&self) -> Vec<Shown> {
+        // Nothing panics under the lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// One more queue; gives where its failures are to be noted.
+    pub(crate) fn add(&self, name: &'static str, queue: PriorityQueue<Key>) -> Arc<Failures> {
+        let failures: Arc<Failures> = Arc::default();
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(Shown { name, queue, failures: Arc::clone(&failures) });
+        failures
+    }
+
+    /// Adds the numbers of all queues, under upstream's names.
+    pub fn collect(&self, families: &mut Families) {
+        for Shown { name, queue, .. } in self.all() {
+            queue.metrics().collect(name, families);
+        }
+    }
+
+    /// A line for each queue: how much is in it and has been, what is in work, and what failed last.
+    #[must_use]
+    pub fn page(&self) -> String {
+        let mut all = self.all();
+        all.sort_by_key(|shown| shown.name);
+        let width = all.iter().map(|shown| shown.name.len()).max().unwrap_or_default();
+        let mut text = format!(
+            "{:width$} {:>8} {:>10} {:>10} {:>10} {:>8}  LAST FAILURE\n",
+            "QUEUE", "DEPTH", "ADDS", "RETRIES", "LONGEST", "FAILED"
+        );
+        for Shown { name, queue, failures } in all {
+            let (metrics, failures) = (queue.metrics(), failures.0.lock().unwrap_or_else(PoisonError::into_inner));
+            let longest = format!("{:.1}s", metrics.longest_running_processor.as_secs_f64());
+            // Writing to a String does not fail.
+            let _ = writeln!(
+                text,
+                "{name:width$} {:>8} {:>10} {:>10} {longest:>10} {:>8}  {}",
+                metrics.depth, metrics.adds, metrics.retries, failures.0, failures.1
+            );
+        }
+        text
+    }
+}
