@@ -5,6 +5,7 @@ mod completion;
 mod components;
 mod kubelet;
 mod manifests;
+mod metrics;
 mod resources;
 mod server;
 mod up;
