@@ -93,7 +93,11 @@ impl KubeletServer {
     /// Serves connections of `listener` until told to stop, with TLS if there is a configuration for it.
     pub async fn serve(self, listener: TcpListener, tls: Option<Arc<ServerConfig>>, stop: Stop) {
         let free = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        let acceptor = tls.map(TlsAcceptor::from);
+        let acceptor = tls.map(|tls| {
+            // Whoever is offered HTTP/2 takes it, and could upgrade nothing then.
+            let tls = ServerConfig { alpn_protocols: vec![b"http/1.1".to_vec()], ..(*tls).clone() };
+            TlsAcceptor::from(Arc::new(tls))
+        });
         loop {
             let Ok(permit) = free.clone().acquire_owned().await else { return };
             let accepted = tokio::select! {

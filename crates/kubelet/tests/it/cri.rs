@@ -206,3 +206,32 @@ async fn a_log_that_grows_is_begun_anew() {
     assert!(std::fs::metadata(logs.join("0.log")).unwrap().len() < MAX_LOG_SIZE);
     world.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_with_a_network_of_its_own() {
+    let Some(engine) = Engine::find().await else { return };
+    let Ok(network) = std::env::var("CAPSTAN_CNI") else {
+        eprintln!("skipped: CAPSTAN_CNI does not name a network");
+        return;
+    };
+    let world = World::with(directory("cni"), engine.connect().await).await;
+    let mut container = engine.container("echo hello > /tmp/index.html; httpd -f -p 80 -h /tmp");
+    container["ports"] = json!([{"name": "web", "containerPort": 80}]);
+    let probe = json!({"httpGet": {"port": "web", "path": "/index.html"}, "periodSeconds": 1});
+    container["readinessProbe"] = probe.clone();
+    container["livenessProbe"] = probe;
+    for name in ["one", "two"] {
+        // Both listen on the same port: each on an address of its own.
+        let spec = json!({"containers": [container], "terminationGracePeriodSeconds": 0, "hostname": name});
+        world.create(name, spec).await;
+    }
+    let address = |pod: &Pod| pod.status.as_ref().unwrap().pod_ip.clone().unwrap();
+    let (one, two) = (world.until("one", ready).await, world.until("two", ready).await);
+    assert!(address(&one).starts_with(&network) && address(&two).starts_with(&network), "{}", address(&one));
+    assert_ne!(address(&one), address(&two));
+    let script = format!("hostname; wget -q -O - http://{}/index.html", address(&two));
+    let command = ["sh".to_owned(), "-c".to_owned(), script];
+    let answer = world.shared.runtime().exec_sync(&id(&one), &command, Duration::from_secs(20)).await.unwrap();
+    assert_eq!(String::from_utf8_lossy(&answer.1), "one\nhello\n");
+    world.end().await;
+}
