@@ -95,7 +95,8 @@ impl KubeletServer {
         let free = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let acceptor = tls.map(|tls| {
             // Whoever is offered HTTP/2 takes it, and could upgrade nothing then.
-            let tls = ServerConfig { alpn_protocols: vec![b"http/1.1".to_vec()], ..(*tls).clone() };
+            let mut tls = (*tls).clone();
+            tls.alpn_protocols = vec![b"http/1.1".to_vec()];
             TlsAcceptor::from(Arc::new(tls))
         });
         loop {

@@ -3,14 +3,17 @@
 use std::{sync::Arc, time::Duration};
 
 use capstan_api::GroupVersion;
-use capstan_client::{Api, Patch};
+use capstan_client::{Api, Client, Patch};
 use capstan_clock::{Clock as _, OsIds, RealClock};
 use capstan_kubelet::{
     metrics_api::{GROUP, MetricsApi, VERSION},
     server::{KubeletServer, Masters},
 };
 use capstan_runtime::Stopper;
-use capstan_server::pki::{self, Pki};
+use capstan_server::{
+    authorization::UserInfo,
+    pki::{self, Pki},
+};
 use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -58,6 +61,19 @@ async fn what_nodes_and_pods_use() {
             Ok::<Value, capstan_client::Error>(serde_json::from_slice(&bytes).unwrap())
         }
     };
+    let raw = |path: &'static str| {
+        let client = world.client.clone();
+        async move { String::from_utf8_lossy(&client.get_raw(path).await.unwrap()).into_owned() }
+    };
+    assert!(raw("/apis").await.contains("\"metrics.k8s.io/v1beta1\""));
+    let resources = raw("/apis/metrics.k8s.io/v1beta1").await;
+    assert!(resources.contains("\"kind\":\"NodeMetrics\",\"verbs\":[\"get\",\"list\"]"), "{resources}");
+    let service = raw("/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.metrics.k8s.io").await;
+    assert!(service.contains("Local APIServices are always available"), "{service}");
+    let stranger = Client::from_service(world.server.as_user(UserInfo::new("stranger", ["system:authenticated"])));
+    let refused = stranger.get_raw("/apis/metrics.k8s.io/v1beta1/nodes").await.unwrap_err();
+    let words = "nodes.metrics.k8s.io is forbidden: User \"stranger\" cannot list resource \"nodes\" in API group";
+    assert!(refused.to_string().starts_with(words), "{refused}");
     // Two measurements make a rate.
     let list = loop {
         let list = get("/namespaces/default/pods").await.unwrap();

@@ -13,10 +13,14 @@ use bytes::Bytes;
 use capstan_api::options::{DeleteOptions, PatchOptions};
 use capstan_client::{Api, Body, BoxFuture, Client, Error, Patch, Transport};
 use capstan_clock::{OsIds, RealClock};
-use capstan_kubelet::runtime::process::Process;
+use capstan_kubelet::{
+    node::{Node, machine::Signals},
+    runtime::process::Process,
+};
+use capstan_runtime::Stopper;
 use http::{Method, Request, Response};
 use http_body_util::Full;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Node as NodeObject, Pod};
 use serde_json::{Value, json};
 
 use crate::world::{World, directory, phase, processes, ready, sh, shim, waiting};
@@ -118,7 +122,7 @@ async fn no_permission_for_namespaces() {
     let pod = world.until("p", |pod| waiting(pod).0 == "CreateContainerError").await;
     assert_eq!(waiting(&pod).1, words);
     assert_eq!(world.event("p", "Failed").await, format!("Error: {words}"));
-    let node = Api::<Node>::all(&world.client).get("node-1").await.unwrap();
+    let node = Api::<NodeObject>::all(&world.client).get("node-1").await.unwrap();
     let said = node.metadata.annotations.unwrap()["capstan.dev/runtime-limitations"].clone();
     assert!(said.contains("no mount namespaces"), "{said}");
     world.end().await;
@@ -219,7 +223,7 @@ async fn resources_change_while_it_runs() {
     assert_eq!(String::from_utf8_lossy(&seen.1).trim(), (96 << 20).to_string());
 
     // What does not fit beside others waits, and what was given before stays.
-    let node = Api::<Node>::all(&world.client).get("node-1").await.unwrap();
+    let node = Api::<NodeObject>::all(&world.client).get("node-1").await.unwrap();
     let whole = node.status.unwrap().allocatable.unwrap()["memory"].0.clone();
     let most = format!("{}Ki", whole.trim_end_matches("Ki").parse::<u64>().unwrap() / 10 * 6);
     world.create("other", sleeper(json!({"resources": {"requests": {"memory": most}}}))).await;
@@ -234,5 +238,53 @@ async fn resources_change_while_it_runs() {
     let force = DeleteOptions { grace_period_seconds: Some(0), ..DeleteOptions::default() };
     world.pods().delete("other", &force).await.unwrap();
     world.until("p", |pod| condition(pod, "PodResizePending").is_none() && has(pod, &most)).await;
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_that_runs_out_of_disk_ends_a_pod_and_takes_no_other() {
+    let Some(mut world) = World::new("pressure").await else { return };
+    world.stopper.stop();
+    world.node.take().unwrap().await.unwrap();
+    let low = Arc::new(AtomicBool::new(false));
+    let signals = {
+        let low = low.clone();
+        move || Signals {
+            disk_available: if low.load(Ordering::SeqCst) { 4 } else { 50 },
+            disk_capacity: 100,
+            ..Signals::default()
+        }
+    };
+    let runtime = processes(&world.dir).await.unwrap();
+    let (clock, ids) = (Arc::new(RealClock::new()), Arc::new(OsIds));
+    let thresholds = "nodefs.available<5%".parse().unwrap();
+    let node = Node::builder(world.client.clone(), clock, ids).name("node-1").root_dir(&world.dir).runtime(runtime);
+    let node = node.signals(Arc::new(signals)).eviction(thresholds).build();
+    let (stopper, stop) = Stopper::new();
+    world.shared = node.shared();
+    world.node = Some(tokio::spawn(node.run(stop)));
+    world.stopper = stopper;
+    world.create("p", sleeper(json!({}))).await;
+    world.until("p", ready).await;
+    low.store(true, Ordering::SeqCst);
+    let pod = world.until("p", |pod| phase(pod) == "Failed").await;
+    assert_eq!(condition(&pod, "DisruptionTarget").unwrap().0, "TerminationByKubelet");
+    let status = pod.status.unwrap();
+    assert_eq!(status.reason.as_deref(), Some("Evicted"));
+    let words = "The node was low on resource: ephemeral-storage. Threshold quantity: 5%, available: 0Ki. ";
+    assert_eq!(status.message.as_deref(), Some(words));
+    assert_eq!(world.event("p", "Evicted").await, words);
+    let nodes = Api::<NodeObject>::all(&world.client);
+    let pressed = |node: &NodeObject| {
+        let conditions = node.status.iter().flat_map(|s| s.conditions.iter().flatten());
+        conditions.into_iter().any(|c| c.type_ == "DiskPressure" && c.status == "True")
+    };
+    while !pressed(&nodes.get("node-1").await.unwrap()) {
+        tokio::task::yield_now().await;
+    }
+    world.create("late", sleeper(json!({}))).await;
+    let late = world.until("late", |pod| phase(pod) == "Failed").await.status.unwrap();
+    assert_eq!(late.reason.as_deref(), Some("Evicted"));
+    assert_eq!(late.message.as_deref(), Some("Pod was rejected: The node had condition: [DiskPressure]. "));
     world.end().await;
 }
