@@ -51,8 +51,11 @@ pub struct MetricsApi {
     client: Client,
     clock: SharedClock,
     tls: Arc<ClientConfig>,
-    kept: Arc<Mutex<Option<(Moment, Arc<Measured>)>>>,
+    kept: Arc<Mutex<Kept>>,
 }
+
+/// What all kubelets said, and when.
+type Kept = Option<(Moment, Arc<Measured>)>;
 
 /// What all kubelets said.
 #[derive(Debug, Default)]
@@ -217,8 +220,7 @@ impl MetricsApi {
             let verb = if request.method() == Method::GET { "watch" } else { request.method().as_str() };
             return Err(Status::method_not_supported(&wanted.kind.resource(), &verb.to_lowercase()));
         }
-        let objects = Api::<PartialObjectMetadata>::clone(&self.client.metadata(wanted.kind.measured()));
-        let objects = objects.namespace(&wanted.namespace);
+        let objects = self.client.metadata(wanted.kind.measured()).namespace(&wanted.namespace);
         let found = match &wanted.name {
             Some(name) => vec![objects.get(name).await.map_err(refused)?],
             None => {
@@ -291,8 +293,8 @@ impl MetricsApi {
 
     async fn scrape(&self, node: &Node) -> Option<Summary> {
         let addresses = node.status.as_ref()?.addresses.as_ref()?;
-        let of = |kind: &&str| addresses.iter().find(|address| address.type_ == **kind);
-        let host = ADDRESS_TYPES.iter().find_map(|kind| of(&kind))?.address.clone();
+        let of = |kind: &str| addresses.iter().find(|address| address.type_ == kind);
+        let host = ADDRESS_TYPES.into_iter().find_map(of)?.address.clone();
         let asked = async {
             let stream = TcpStream::connect((host.as_str(), port(node)?)).await.ok()?;
             let stream = insecure::connect(Arc::clone(&self.tls), stream, &host).await.ok()?;
@@ -373,7 +375,10 @@ fn discovery() -> Value {
 
 /// What `kubectl get` prints.
 fn table(items: &[Value]) -> Value {
-    let column = |name: &str, format: &str| json!({"name": name, "type": "string", "format": format, "description": "", "priority": 0});
+    let column = |name: &str, format: &str| {
+        let (kind, description) = ("string", "");
+        json!({"name": name, "type": kind, "format": format, "description": description, "priority": 0})
+    };
     let rows: Vec<Value> = items
         .iter()
         .map(|item| {

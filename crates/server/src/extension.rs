@@ -29,8 +29,8 @@ const PRIORITY: i64 = 100;
 /// What an extension answers, later.
 pub type Answer = Pin<Box<dyn Future<Output = http::Response<Bytes>> + Send>>;
 
-/// Whoever answers for a group version: requests in, JSON out. `GET /apis/GROUP/VERSION` must answer the APIResourceList
-/// of what there is; all other requests have been authenticated and authorized.
+/// Whoever answers for a group version: requests in, JSON out. `GET /apis/GROUP/VERSION` must answer the
+/// APIResourceList of what there is; all other requests have been authenticated and authorized.
 pub type Extension = Arc<dyn Fn(http::Request<Bytes>) -> Answer + Send + Sync>;
 
 /// The group versions that are answered elsewhere.
