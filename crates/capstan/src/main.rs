@@ -6,6 +6,7 @@ mod components;
 mod keys;
 mod kubelet;
 mod manifests;
+mod metrics;
 mod resources;
 mod server;
 mod up;

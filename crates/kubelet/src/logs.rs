@@ -129,17 +129,17 @@ impl LogWriter {
     }
 }
 
-/// Moves a log out of the way and deletes what is too old.
+/// Moves a log out of the way and deletes what is too old; where it is now.
 ///
 /// # Errors
 /// It can't be moved.
-pub fn rotate(path: &Path, now: Timestamp) -> io::Result<()> {
+pub fn rotate(path: &Path, now: Timestamp) -> io::Result<PathBuf> {
     let stamp: String = now.to_string().chars().filter(char::is_ascii_digit).collect();
     let mut moved = path.as_os_str().to_owned();
     moved.push(format!(".{stamp}"));
     std::fs::rename(path, &moved)?;
     let (Some(parent), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
-        return Ok(());
+        return Ok(moved.into());
     };
     let prefix = format!("{name}.");
     let mut old: Vec<PathBuf> = std::fs::read_dir(parent)?
@@ -150,7 +150,7 @@ pub fn rotate(path: &Path, now: Timestamp) -> io::Result<()> {
     for path in old.iter().take(old.len().saturating_sub(MAX_LOG_FILES - 1)) {
         std::fs::remove_file(path)?;
     }
-    Ok(())
+    Ok(moved.into())
 }
 
 fn entries(out: &mut Vec<u8>, now: Timestamp, stream: Stream, line: &[u8], full: bool) {

@@ -21,6 +21,7 @@ pub mod conversion;
 pub mod custom;
 mod descriptions;
 pub mod discovery;
+mod extension;
 pub mod flowcontrol;
 mod handlers;
 pub mod health;
@@ -44,6 +45,7 @@ mod start;
 pub mod validation;
 pub mod warnings;
 
+pub use extension::{Answer as ExtensionAnswer, Extension};
 pub use handlers::connect::KubeletClient;
 pub use in_process::InProcess;
 pub use road::InProcessUser;

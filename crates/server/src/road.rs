@@ -17,7 +17,7 @@ use crate::{
         unauthorized,
     },
     authorization::{Attributes, Authorizer as _, Decision, SYSTEM_MASTERS, UserInfo, forbidden},
-    custom,
+    custom, extension,
     handlers::{
         self,
         call::{Call, header, wishes},
@@ -249,6 +249,14 @@ impl Asked<'_> {
         let fail = |status: &Status| Form::plain(wishes).status(status);
         if !info.is_resource_request {
             return documents(server, parts, info, url, wishes);
+        }
+        if let Some(extension) = server.extensions.get(&info.api_group, &info.api_version) {
+            let body = match read_body(body, &*server.registry.clock, REQUEST_TIMEOUT).await {
+                Ok(body) => body,
+                Err(status) => return fail(&status),
+            };
+            let target = parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+            return extension::answer(&extension, (&parts.method, target, &headers), body, wishes).await;
         }
         let gvr = GroupVersionResource::new(&*info.api_group, &*info.api_version, &*info.resource);
         let known = server.registry.resource(&gvr);

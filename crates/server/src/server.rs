@@ -23,6 +23,7 @@ use crate::{
     cache::CacheError,
     custom,
     discovery::{self, Discovery},
+    extension::Extensions,
     flowcontrol::FlowControl,
     handlers::connect::KubeletClient,
     health::{Endpoint, Health},
@@ -121,6 +122,7 @@ pub(crate) struct Inner {
     pub(crate) in_flight: InFlight,
     pub(crate) discovery: Arc<Discovery>,
     pub(crate) openapi: OpenApi,
+    pub(crate) extensions: Extensions,
     pub(crate) authenticator: Authenticator,
     pub(crate) token_issuer: Option<TokenIssuer>,
     pub(crate) openid: Option<OpenIdDocuments>,
@@ -214,6 +216,7 @@ impl Server {
             in_flight: InFlight::default(),
             discovery,
             openapi: OpenApi::new(),
+            extensions: Extensions::default(),
             authorizer,
             open_paths: AlwaysAllowPaths::new(OPEN_PATHS).expect("the paths are valid"),
             rbac,
@@ -240,7 +243,6 @@ impl Server {
         self.inner.authorizer.authorize(attributes).is_allowed()
     }
 
-    #[cfg(test)]
     pub(crate) fn inner(&self) -> &Inner {
         &self.inner
     }

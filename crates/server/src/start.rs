@@ -124,6 +124,12 @@ fn reconciled(answer: Reconciled) -> Option<Value> {
     }
 }
 
+/// Makes sure that an object is there as it should.
+pub(crate) async fn ensure_object(registry: &Registry, expected: Value) -> Result<(), Status> {
+    let writes = ensure(registry, expected)?.into_iter().collect();
+    commit_all(registry, writes).await.map_err(Status::internal_error)
+}
+
 /// Writes an object over what is there, or a new one.
 fn put(registry: &Registry, object: Value) -> Result<Write, Status> {
     let at = place(registry, &object)?;

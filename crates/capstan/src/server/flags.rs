@@ -33,6 +33,7 @@ pub(crate) struct Flags {
     pub(crate) client_ca_file: Option<PathBuf>,
     pub(crate) token_auth_file: Option<PathBuf>,
     pub(crate) anonymous_auth: bool,
+    pub(crate) serve_metrics: bool,
     pub(crate) bootstrap_tokens: bool,
     pub(crate) authorization: Vec<AuthorizationMode>,
     pub(crate) issuers: Vec<String>,
@@ -82,6 +83,7 @@ impl Default for Flags {
             kubelet_address_types: Vec::new(),
             client_ca_file: None,
             token_auth_file: None,
+            serve_metrics: false,
             anonymous_auth: true,
             bootstrap_tokens: false,
             authorization: vec![AuthorizationMode::Node, AuthorizationMode::Rbac],
@@ -124,6 +126,7 @@ const TAKEN: &[&str] = &[
     "feature-gates",
     "logging-format",
     "profiling",
+    "serve-metrics",
     "proxy-client-cert-file",
     "proxy-client-key-file",
     "runtime-config",
@@ -158,6 +161,7 @@ pub(crate) const HELP: &str = "\
   --kubelet-client-certificate FILE, --kubelet-client-key FILE
                                           what is shown to kubelets instead of an own certificate
   --kubelet-preferred-address-types TYPES the addresses by which nodes are reached, in this order
+  --serve-metrics BOOL                    serve metrics.k8s.io, for `kubectl top`, by asking the kubelets (false)
   --kubelet-certificate-authority FILE    who signs for kubelets; without it they are taken as they are
   --client-ca-file FILE                   authorities of client certificates, beside the own one
   --token-auth-file FILE                  static tokens: token,user,uid,\"group1,group2\"
@@ -245,6 +249,7 @@ impl Flags {
             "client-ca-file" => self.client_ca_file = path(),
             "token-auth-file" => self.token_auth_file = path(),
             "anonymous-auth" => self.anonymous_auth = parsed(name, value)?,
+            "serve-metrics" => self.serve_metrics = parsed(name, value)?,
             "enable-bootstrap-token-auth" => self.bootstrap_tokens = parsed(name, value)?,
             "authorization-mode" => self.authorization = modes(value)?,
             "service-account-issuer" => self.issuers.push(value.to_owned()),

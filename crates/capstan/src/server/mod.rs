@@ -65,6 +65,9 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), String> {
         if let Some(file) = &flags.write_kubeconfig {
             write_private(file, &running.kubeconfig("capstan", ADMIN))?;
         }
+        if flags.serve_metrics {
+            crate::metrics::serve(&running).await?;
+        }
         println!("capstan is ready: {} ({})", running.url, running.store);
         until_told().await?;
         running.shut_down().await;

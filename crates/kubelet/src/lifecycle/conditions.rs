@@ -6,10 +6,18 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
 };
 
-use super::{Role, Slot};
+use super::{
+    Role, Slot,
+    resize::{IN_PROGRESS, PENDING},
+};
 
 /// The conditions that belong to the node; all others are kept as they are.
 const OWNED: [&str; 5] = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
+
+/// Whether the node decides about a condition.
+fn is_own(kind: &str) -> bool {
+    OWNED.contains(&kind) || [PENDING, IN_PROGRESS].contains(&kind)
+}
 
 /// Whether a condition holds, and why not.
 struct Verdict(bool, &'static str, String);
@@ -31,7 +39,7 @@ pub(super) fn conditions(
     now: Timestamp,
 ) -> Vec<PodCondition> {
     let others = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let mut all: Vec<PodCondition> = others.filter(|c| !OWNED.contains(&c.type_.as_str())).cloned().collect();
+    let mut all: Vec<PodCondition> = others.filter(|c| !is_own(&c.type_)).cloned().collect();
     // What the node itself has said of a disruption outlives the next look at the API.
     for condition in before.iter().filter(|c| c.type_ == "DisruptionTarget") {
         all.retain(|c| c.type_ != condition.type_);

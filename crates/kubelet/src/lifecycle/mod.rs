@@ -13,6 +13,7 @@ mod conditions;
 mod phase;
 mod plan;
 mod probe;
+mod resize;
 mod slot;
 mod status;
 #[cfg(test)]
@@ -25,6 +26,7 @@ use capstan_clock::Timestamp;
 use k8s_openapi::api::core::v1::{Container, ContainerStateTerminated, Pod, PodStatus};
 pub use phase::should_restart;
 pub use probe::ProbeKind;
+pub use resize::{resize_message, same_resources, with_resources_of};
 pub use slot::Role;
 use slot::{Slot, State};
 
@@ -67,6 +69,13 @@ pub enum Action {
         id: String,
         /// Which of its probes.
         kind: ProbeKind,
+    },
+    /// Give a container that runs what its spec says now: [`Input::Resized`].
+    Resize {
+        /// Which container.
+        container: usize,
+        /// The id that it was started with.
+        id: String,
     },
     /// Take down what the containers shared: [`Input::SandboxStopped`].
     StopSandbox,
@@ -144,6 +153,15 @@ pub enum Input {
         id: String,
         /// How.
         exit: Exit,
+    },
+    /// The container has other limits, or not and why.
+    Resized {
+        /// Which container.
+        container: usize,
+        /// The id that it was started with.
+        id: String,
+        /// What went wrong.
+        failure: Option<String>,
     },
     /// A probe was answered.
     Probed {
@@ -244,6 +262,10 @@ pub struct Lifecycle {
     started_at: Timestamp,
     initialized: bool,
     termination: Option<Termination>,
+    /// Why the node does not give the pod what its spec says now: reason and message.
+    pending_resize: Option<(String, String)>,
+    /// Some container does not have yet what it was given.
+    resizing: bool,
     published: PodStatus,
 }
 
@@ -270,6 +292,8 @@ impl Lifecycle {
             started_at,
             initialized: false,
             termination: None,
+            pending_resize: None,
+            resizing: false,
             published,
             pod: pod.clone(),
         };
@@ -283,13 +307,13 @@ impl Lifecycle {
         lifecycle
     }
 
-    /// The containers that the status says are running do run: whoever ran them has kept them. The driver goes on from
-    /// there as if it had started them.
-    pub fn resume(&mut self) {
+    /// Containers that the status says are running, by their ids, are still there: whoever ran them has kept them. The
+    /// driver goes on from there as if it had started them.
+    pub fn resume(&mut self, is_there: impl Fn(&str) -> bool) {
         let ips = self.published.pod_ips.iter().flatten().map(|ip| ip.ip.clone()).collect::<Vec<_>>();
         let mut resumed = false;
         for slot in &mut self.slots {
-            resumed |= slot.resume();
+            resumed |= slot.resume(&is_there);
         }
         if resumed {
             self.sandbox = Sandbox::Ready;
@@ -427,6 +451,12 @@ impl Lifecycle {
             Input::Exited { container, id, exit } => {
                 if let Some(slot) = self.slots.get_mut(container).filter(|slot| slot.running_id() == Some(&id)) {
                     slot.exit(exit, now);
+                }
+            }
+            Input::Resized { container, id, failure } => {
+                if let Some(slot) = self.slots.get_mut(container).filter(|slot| slot.running_id() == Some(&id)) {
+                    let told = slot.resized(failure, now);
+                    actions.extend(told.map(|error| self.resize_event(true, "ResizeError", "error", &error)));
                 }
             }
             Input::Probed { container, id, kind, outcome } => {

@@ -18,6 +18,7 @@ impl Lifecycle {
             self.plan_the_end(now, &mut actions);
         } else if self.ground_is_laid(now, &mut actions) {
             self.plan_containers(now, &mut actions);
+            self.plan_resizes(now, &mut actions);
         }
         self.plan_probes(now, &mut actions);
         actions
@@ -188,6 +189,7 @@ impl Lifecycle {
         let pod_grace = self.grace();
         let Some(spec) = self.pod.spec.as_ref() else { return };
         let slot = &mut self.slots[index];
+        let restarts = slot.resize_restarts();
         let State::Running { id, killed, .. } = &mut slot.state else { return };
         if killed.is_some() {
             return;
@@ -200,6 +202,8 @@ impl Lifecycle {
             (format!("Container {name} failed startup probe"), slot.spec.startup_probe.as_ref())
         } else if slot.role != Role::Ephemeral && slot.spec.image.as_deref().unwrap_or_default() != slot.image {
             (format!("Container {name} definition changed"), None)
+        } else if restarts {
+            (format!("Container {name} resize requires restart"), None)
         } else if slot.hook_failed {
             ("FailedPostStartHook".to_owned(), None)
         } else {
@@ -212,7 +216,7 @@ impl Lifecycle {
         };
         // What the probe ends counts as a failure: 137 stands for whatever it will be.
         let again = should_restart(&slot.spec, spec, slot.role, 137);
-        let message = if again && !slot.hook_failed { format!("{why}, will be restarted") } else { why };
+        let message = if again && !slot.hook_failed && !restarts { format!("{why}, will be restarted") } else { why };
         let grace = probe
             .and_then(|probe| probe.termination_grace_period_seconds)
             .map_or(pod_grace, |seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or(0)));

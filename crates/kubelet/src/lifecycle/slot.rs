@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use capstan_clock::Timestamp;
 use k8s_openapi::{
-    api::core::v1::{Container, ContainerStateTerminated, Pod, PodStatus},
+    api::core::v1::{Container, ContainerStateTerminated, Pod, PodStatus, ResourceRequirements},
     apimachinery::pkg::apis::meta::v1::Time,
 };
 
 use super::{
     Backoff, Exit, Outcome, PULL_ERROR_SHOWN, ProbeKind, SYNC_RETRY, StartFailure, finished_at, plus, probe::Prober,
+    resize::Asked,
 };
 
 /// What a container is in its pod.
@@ -61,6 +62,12 @@ pub(super) struct Slot {
     pub(super) probers: Vec<Prober>,
     /// The post-start hook failed: the container is to be ended.
     pub(super) hook_failed: bool,
+    /// The resources that it runs with.
+    pub(super) actual: Option<ResourceRequirements>,
+    /// Others that it is being given.
+    pub(super) resizing: Option<Asked>,
+    /// Why it was not given them.
+    pub(super) resize_error: Option<String>,
 }
 
 /// The container of a pod at an index; ephemeral ones in the shape of the others.
@@ -159,6 +166,9 @@ impl Slot {
             pull_failed: None,
             probers: Vec::new(),
             hook_failed: false,
+            actual: None,
+            resizing: None,
+            resize_error: None,
         }
     }
 
@@ -219,16 +229,19 @@ impl Slot {
         self.retry_at = None;
         self.pull_failed = None;
         self.hook_failed = false;
+        self.actual.clone_from(&self.spec.resources);
+        self.resizing = None;
+        self.resize_error = None;
         self.state = State::Running { id, started_at: now, hooked: !hook, killed: None };
     }
 
     /// It was taken for lost, but runs.
-    pub(super) fn resume(&mut self) -> bool {
+    pub(super) fn resume(&mut self, is_there: impl Fn(&str) -> bool) -> bool {
         let State::Exited(end) = &self.state else { return false };
         let (Some(id), Some(Time(started_at))) = (end.container_id.clone(), end.started_at.clone()) else {
             return false;
         };
-        if end.message.as_deref() != Some(LOST) {
+        if end.message.as_deref() != Some(LOST) || !is_there(&id) {
             return false;
         }
         let image_id = self.image_id.clone();

@@ -19,7 +19,8 @@ impl Lifecycle {
         let before = self.published.conditions.take().unwrap_or_default();
         let initialized = self.initialized;
         let sandbox = self.sandbox == Sandbox::Ready;
-        let conditions = conditions(&self.pod, &self.slots, phase, sandbox, initialized, &before, now);
+        let mut conditions = conditions(&self.pod, &self.slots, phase, sandbox, initialized, &before, now);
+        conditions.extend(self.resize_conditions(&before, now));
         let (reason, message) = self.reason();
         let host_network = self.pod.spec.as_ref().is_some_and(|spec| spec.host_network == Some(true));
         let ips = if host_network && self.ips.is_empty() { &self.host_ips } else { &self.ips };
@@ -130,9 +131,10 @@ impl Slot {
             _ => last.as_ref().and_then(|end| end.container_id.clone()),
         };
         let running = matches!(self.state, State::Running { .. });
-        let resources = self.spec.resources.clone().filter(|_| id.is_some());
+        let given = self.spec.resources.clone().filter(|_| id.is_some());
+        let resources = if running { self.actual.clone() } else { given.clone() };
         ContainerStatus {
-            allocated_resources: resources.as_ref().and_then(|resources| resources.requests.clone()),
+            allocated_resources: given.as_ref().and_then(|resources| resources.requests.clone()),
             container_id: id,
             image: self.image.clone(),
             image_id: self.image_id.clone(),

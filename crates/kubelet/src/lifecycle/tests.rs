@@ -23,6 +23,7 @@ struct Play {
     /// Exit codes by container, for those that end as soon as they have started.
     ends: Vec<(&'static str, i32)>,
     ids: u32,
+    refuses_resize: bool,
 }
 
 fn pod(spec: Value) -> Pod {
@@ -45,6 +46,7 @@ impl Play {
             probe: Box::new(|_, _| Outcome::Success),
             ends: Vec::new(),
             ids: 0,
+            refuses_resize: false,
         }
     }
 
@@ -103,6 +105,11 @@ impl Play {
                     let exit = end.map(|(_, code)| Exit { code: *code, ..Exit::default() });
                     std::iter::once(started).chain(exit.map(|exit| Input::Exited { container, id, exit })).collect()
                 }
+            }
+            Action::Resize { container, id } => {
+                self.note(&format!("resize {}", self.name(container)));
+                let failure = self.refuses_resize.then(|| "no".to_owned());
+                vec![Input::Resized { container, id, failure }]
             }
             Action::Kill { container, grace, .. } => {
                 self.note(&format!("kill {} {}s", self.name(container), grace.as_secs()));
@@ -533,4 +540,48 @@ fn times_of_conditions_change_only_with_their_status() {
     play.settle();
     assert_eq!(at(&mut play, "PodScheduled"), scheduled);
     assert_eq!(at(&mut play, "Ready"), play.clock.now());
+}
+
+#[test]
+fn resources_change_in_place_or_by_a_new_start() {
+    let spec = |cpu: &str, memory: &str| {
+        let policy = json!([{"resourceName": "cpu", "restartPolicy": "NotRequired"},
+                            {"resourceName": "memory", "restartPolicy": "RestartContainer"}]);
+        json!({"containers": [{"name": "c", "image": "i", "resizePolicy": policy,
+                               "resources": {"requests": {"cpu": cpu, "memory": memory}}}]})
+    };
+    let mut play = Play::new(spec("1", "1Gi"));
+    play.settle();
+    let conditions = |play: &mut Play| -> Vec<(String, String)> {
+        let status = play.life.status(play.clock.now());
+        let all = status.conditions.unwrap().into_iter().filter(|c| c.type_.starts_with("PodResize"));
+        all.map(|c| (c.type_, c.reason.unwrap_or_default())).collect()
+    };
+    let resources = |play: &mut Play| -> Value {
+        let status = play.life.status(play.clock.now()).container_statuses.unwrap().remove(0);
+        json!([status.resources.unwrap().requests, status.allocated_resources])
+    };
+    // It is refused at first: what it has stays, and it is tried again.
+    play.refuses_resize = true;
+    play.life.update(Arc::new(pod(spec("2", "1Gi"))));
+    play.settle();
+    assert_eq!(conditions(&mut play), [("PodResizeInProgress".into(), "Error".into())]);
+    assert_eq!(resources(&mut play), json!([{"cpu": "1", "memory": "1Gi"}, {"cpu": "2", "memory": "1Gi"}]));
+    play.refuses_resize = false;
+    play.clock.advance(super::SYNC_RETRY);
+    play.settle();
+    assert!(conditions(&mut play).is_empty());
+    assert_eq!(resources(&mut play), json!([{"cpu": "2", "memory": "1Gi"}, {"cpu": "2", "memory": "1Gi"}]));
+    // Memory takes a new start.
+    play.life.update(Arc::new(pod(spec("2", "2Gi"))));
+    play.settle();
+    assert_eq!(conditions(&mut play), [("PodResizeInProgress".into(), String::new())]);
+    let (container, id) = (0, play.id(0));
+    play.tell(Input::Exited { container, id, exit: Exit { code: 143, ..Exit::default() } });
+    assert!(conditions(&mut play).is_empty());
+    assert_eq!(resources(&mut play)[0], json!({"cpu": "2", "memory": "2Gi"}));
+    for line in ["0 resize c", "10 resize c", "Killing: Container c resize requires restart", "kill c 30s", "start c 1"]
+    {
+        assert!(play.trace.contains(line), "{line:?} is missing in\n{}", play.trace);
+    }
 }

@@ -6,7 +6,7 @@ use rustls::{
     ClientConfig, DigitallySignedStruct, Error, SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     crypto::aws_lc_rs,
-    pki_types::{CertificateDer, ServerName, UnixTime},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime},
 };
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, client::TlsStream};
@@ -50,14 +50,26 @@ impl ServerCertVerifier for Anybody {
     }
 }
 
-/// A connection to whoever is there.
-pub(super) async fn connect(stream: TcpStream, host: &str) -> std::io::Result<TlsStream<TcpStream>> {
-    let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(std::io::Error::other)?
+/// TLS that takes everybody, and shows a certificate to who asks for one.
+pub(crate) fn config(
+    own: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
+) -> Result<Arc<ClientConfig>, Error> {
+    let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Anybody))
-        .with_no_client_auth();
+        .with_custom_certificate_verifier(Arc::new(Anybody));
+    Ok(Arc::new(match own {
+        Some((chain, key)) => builder.with_client_auth_cert(chain, key)?,
+        None => builder.with_no_client_auth(),
+    }))
+}
+
+/// A connection to whoever is there.
+pub(crate) async fn connect(
+    config: Arc<ClientConfig>,
+    stream: TcpStream,
+    host: &str,
+) -> std::io::Result<TlsStream<TcpStream>> {
     let name = ServerName::try_from(host.to_owned()).map_err(std::io::Error::other)?;
-    TlsConnector::from(Arc::new(config)).connect(name, stream).await
+    TlsConnector::from(config).connect(name, stream).await
 }

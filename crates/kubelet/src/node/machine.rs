@@ -2,7 +2,16 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use super::register::NodeInfo;
+use capstan_clock::Timestamp;
+
+use super::{
+    eviction::{Threshold, Thresholds},
+    register::NodeInfo,
+};
+use crate::runtime::ContainerStats;
+
+/// Stands for the whole machine where the uid of a pod would be.
+pub const MACHINE: &str = "";
 
 /// What is left of what pods use up, and what there is in all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,9 +43,29 @@ pub fn signals(root: &Path) -> Signals {
     }
 }
 
+/// What the whole machine has used of its processors since it was started, and what it uses of its memory.
+#[must_use]
+pub fn usage(now: Timestamp) -> Option<ContainerStats> {
+    /// The kernel counts in hundredths of a second.
+    const TICK_NANOS: u64 = 10_000_000;
+    let stat = fs::read_to_string("/proc/stat").ok()?;
+    let line = stat.lines().next()?.strip_prefix("cpu ")?;
+    // user nice system idle iowait irq softirq steal: all but waiting is use.
+    let ticks: Vec<u64> = line.split_whitespace().map_while(|field| field.parse().ok()).take(8).collect();
+    let busy: u64 = ticks.iter().enumerate().filter(|(at, _)| !matches!(at, 3 | 4)).map(|(_, ticks)| ticks).sum();
+    let signals = signals(Path::new("/"));
+    Some(ContainerStats {
+        pod_uid: MACHINE.to_owned(),
+        cpu_nanos: busy * TICK_NANOS,
+        memory_bytes: signals.memory_capacity.saturating_sub(signals.memory_available),
+        at: Some(now),
+        ..ContainerStats::default()
+    })
+}
+
 /// What this machine is and has.
 #[must_use]
-pub fn info(name: &str, root: &Path) -> NodeInfo {
+pub fn info(name: &str, root: &Path, thresholds: &Thresholds) -> NodeInfo {
     let signals = signals(root);
     let uname = rustix::system::uname();
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
@@ -52,13 +81,13 @@ pub fn info(name: &str, root: &Path) -> NodeInfo {
         ("cpu".to_owned(), cpus.to_string()),
         ("memory".to_owned(), format!("{}Ki", signals.memory_capacity / 1024)),
         ("ephemeral-storage".to_owned(), format!("{}Ki", signals.disk_capacity / 1024)),
-        ("pods".to_owned(), "110".to_owned()),
     ]);
     let mut allocatable = capacity.clone();
     // What eviction keeps free is not for pods.
-    let left = signals.memory_capacity.saturating_sub(super::eviction::MEMORY_RESERVE);
-    allocatable.insert("memory".to_owned(), format!("{}Ki", left / 1024));
-    allocatable.insert("ephemeral-storage".to_owned(), (signals.disk_capacity / 10 * 9).to_string());
+    let left = |capacity: u64, threshold: Threshold| capacity.saturating_sub(threshold.of(capacity));
+    let memory = left(signals.memory_capacity, thresholds.memory);
+    allocatable.insert("memory".to_owned(), format!("{}Ki", memory / 1024));
+    allocatable.insert("ephemeral-storage".to_owned(), left(signals.disk_capacity, thresholds.disk).to_string());
     NodeInfo {
         name: name.to_owned(),
         capacity,

@@ -1,9 +1,13 @@
 //! A node: it registers, says that it is there, runs the pods that are bound to it, and tells how they are.
 
 mod admit;
+mod builder;
+pub mod dns;
 pub mod eviction;
 mod grpc;
-mod insecure;
+mod housekeeping;
+mod images;
+pub(crate) mod insecure;
 pub mod machine;
 mod probe;
 mod publish;
@@ -16,27 +20,27 @@ mod worker;
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, PoisonError},
     time::Duration,
 };
 
 pub use admit::{Rejection, admit};
-use capstan_client::{
-    Api, Client, Error, HandlerFuncs, SharedIndexInformer, SharedInformerFactory, reflector::machine::Config,
-};
-use capstan_clock::{SharedClock, SharedIds};
-use capstan_runtime::{EventRecorder, EventType, ObjectReference, Stop};
+pub use builder::{NodeBuilder, SignalSource};
+use capstan_api::selector::Selector;
+use capstan_client::{Api, Error, SharedIndexInformer, SharedInformerFactory};
+use capstan_runtime::{EventType, ObjectReference, Stop};
+use eviction::Thresholds;
+use images::ImageGc;
 use k8s_openapi::api::core::v1::{Node as NodeObject, Pod, Service};
-use machine::Signals;
 use register::{Health, NodeInfo};
-pub use shared::{ContainerHandle, PodHandle, Shared};
-use tokio::{
-    sync::{Notify, watch},
-    task::JoinHandle,
-};
+pub use shared::{ContainerHandle, Log, PodHandle, Shared};
+use tokio::{sync::watch, task::JoinHandle};
 use worker::{Desired, Worker};
 
-use crate::{qos::quantity, runtime::Runtime};
+use crate::{
+    dirty::Dirty,
+    lifecycle::{resize_message, same_resources, with_resources_of},
+};
 
 /// How long after a registration that failed it is tried again.
 const REGISTER_RETRY: Duration = Duration::from_secs(1);
@@ -44,33 +48,10 @@ const REGISTER_RETRY: Duration = Duration::from_secs(1);
 pub const SYNC_FREQUENCY: Duration = Duration::from_secs(60);
 /// How often pressure is looked for and usage measured.
 const HOUSEKEEPING: Duration = Duration::from_secs(10);
+/// How often images are looked at.
+const IMAGE_GC: Duration = Duration::from_secs(300);
 /// The longest that the end of the node waits for the containers' ends.
 const MAX_SHUTDOWN: Duration = Duration::from_secs(30);
-
-/// Where the machine's signals come from; tests bring their own.
-pub type SignalSource = Arc<dyn Fn() -> Signals + Send + Sync>;
-
-/// What a node is made of.
-pub struct NodeBuilder {
-    client: Client,
-    clock: SharedClock,
-    ids: SharedIds,
-    name: String,
-    root: PathBuf,
-    runtime: Option<Arc<dyn Runtime>>,
-    ips: Vec<String>,
-    port: u16,
-    labels: BTreeMap<String, String>,
-    static_pods: Option<PathBuf>,
-    sync_frequency: Duration,
-    signals: Option<SignalSource>,
-}
-
-impl std::fmt::Debug for NodeBuilder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("NodeBuilder").field("name", &self.name).finish_non_exhaustive()
-    }
-}
 
 /// A node that can be run.
 pub struct Node {
@@ -81,6 +62,7 @@ pub struct Node {
     _factories: [SharedInformerFactory; 2],
     static_pods: Option<PathBuf>,
     signals: SignalSource,
+    thresholds: Thresholds,
 }
 
 impl std::fmt::Debug for Node {
@@ -89,170 +71,10 @@ impl std::fmt::Debug for Node {
     }
 }
 
-impl NodeBuilder {
-    /// Its name.
-    #[must_use]
-    pub fn name(mut self, name: &str) -> Self {
-        name.clone_into(&mut self.name);
-        self
-    }
-
-    /// Where it keeps its files.
-    #[must_use]
-    pub fn root_dir(mut self, root: &Path) -> Self {
-        root.clone_into(&mut self.root);
-        self
-    }
-
-    /// What runs its containers.
-    #[must_use]
-    pub fn runtime(mut self, runtime: Arc<dyn Runtime>) -> Self {
-        self.runtime = Some(runtime);
-        self
-    }
-
-    /// Its addresses, the primary one first.
-    #[must_use]
-    pub fn ips(mut self, ips: Vec<String>) -> Self {
-        self.ips = ips;
-        self
-    }
-
-    /// The port of its server, for the API server to find.
-    #[must_use]
-    pub fn port(mut self, port: u16) -> Self {
-        self.port = port;
-        self
-    }
-
-    /// A label of its own.
-    #[must_use]
-    pub fn label(mut self, key: &str, value: &str) -> Self {
-        self.labels.insert(key.to_owned(), value.to_owned());
-        self
-    }
-
-    /// Where manifests of static pods are.
-    #[must_use]
-    pub fn static_pods(mut self, dir: &Path) -> Self {
-        self.static_pods = Some(dir.to_owned());
-        self
-    }
-
-    /// How often volumes that show objects are made anew; a minute when not said.
-    #[must_use]
-    pub fn sync_frequency(mut self, every: Duration) -> Self {
-        self.sync_frequency = every;
-        self
-    }
-
-    /// Where signals of pressure come from; this machine when not said.
-    #[must_use]
-    pub fn signals(mut self, source: SignalSource) -> Self {
-        self.signals = Some(source);
-        self
-    }
-
-    /// The node. To be called within a tokio runtime.
-    ///
-    /// # Panics
-    /// When no runtime was given.
-    #[must_use]
-    pub fn build(self) -> Node {
-        let runtime = self.runtime.expect("a node needs a runtime");
-        let mut info = machine::info(&self.name, &self.root);
-        info.ips.clone_from(&self.ips);
-        info.port = self.port;
-        info.labels = self.labels;
-        info.runtime_version = format!("{}://{}", runtime.name(), runtime.version());
-        info.limitations = runtime.limitations();
-        let source = Arc::new(self.client.clone());
-        let config = Config { field_selector: format!("spec.nodeName={}", self.name), ..Config::default() };
-        let factory = |config: Config| {
-            SharedInformerFactory::new(source.clone(), self.clock.clone(), self.ids.clone()).config(config)
-        };
-        // The factories are kept: informers end with the factory that made them.
-        let factories = [factory(config), factory(Config::default())];
-        let (pods, services) = (factories[0].informer::<Pod>(), factories[1].informer::<Service>());
-        let of = |name: &str| {
-            info.allocatable
-                .get(name)
-                .map(|text| quantity(&k8s_openapi::apimachinery::pkg::api::resource::Quantity(text.clone())))
-        };
-        let allocatable = (of("cpu").map_or(0, |q| q.milli_value()), of("memory").map_or(0, |q| q.value()));
-        let recorder =
-            EventRecorder::for_host(&self.client, "kubelet", &self.name, self.clock.clone(), self.ids.clone());
-        let root = self.root.clone();
-        let shared = Shared {
-            name: self.name,
-            client: self.client,
-            runtime,
-            clock: self.clock,
-            ids: self.ids,
-            root: self.root,
-            host_ips: self.ips,
-            recorder,
-            services: services.lister(),
-            sync_frequency: self.sync_frequency,
-            allocatable,
-            pods: Mutex::default(),
-            usage: Mutex::default(),
-        };
-        Node {
-            shared: Arc::new(shared),
-            info,
-            pods,
-            services,
-            _factories: factories,
-            static_pods: self.static_pods,
-            signals: self.signals.unwrap_or_else(|| Arc::new(move || machine::signals(&root))),
-        }
-    }
-}
-
-/// What has changed and has not been looked at yet: names of pods, each once.
-#[derive(Debug, Default)]
-struct Dirty {
-    names: Mutex<BTreeSet<(String, String)>>,
-    notify: Notify,
-}
-
-impl Dirty {
-    fn add(&self, pod: &Pod) {
-        let meta = &pod.metadata;
-        let key = (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default());
-        self.names.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
-        self.notify.notify_one();
-    }
-
-    fn take(&self) -> BTreeSet<(String, String)> {
-        std::mem::take(&mut *self.names.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
 /// The workers by uid.
 type Workers = BTreeMap<String, (watch::Sender<Desired>, JoinHandle<()>)>;
 
 impl Node {
-    /// A node that reaches the cluster by `client`.
-    #[must_use]
-    pub fn builder(client: Client, clock: SharedClock, ids: SharedIds) -> NodeBuilder {
-        NodeBuilder {
-            client,
-            clock,
-            ids,
-            name: "capstan-0".to_owned(),
-            root: PathBuf::from("/var/lib/capstan/kubelet"),
-            runtime: None,
-            ips: vec!["127.0.0.1".to_owned()],
-            port: 0,
-            labels: BTreeMap::new(),
-            static_pods: None,
-            sync_frequency: SYNC_FREQUENCY,
-            signals: None,
-        }
-    }
-
     /// What its server needs.
     #[must_use]
     pub fn shared(&self) -> Arc<Shared> {
@@ -264,8 +86,7 @@ impl Node {
     pub async fn run(self, stop: Stop) {
         let shared = self.shared.clone();
         let clock = shared.clock.clone();
-        let dirty = Arc::new(Dirty::default());
-        self.listen(&dirty);
+        let dirty = Dirty::of(&self.pods);
         let informers = [
             tokio::spawn({
                 let pods = self.pods.clone();
@@ -276,7 +97,7 @@ impl Node {
                 async move { services.run().await }
             }),
         ];
-        let mut health = eviction::health(&(self.signals)(), self.not_ready().await);
+        let mut health = eviction::health(&(self.signals)(), &self.thresholds, self.not_ready().await);
         let registered = tokio::select! {
             node = self.register(&health) => node,
             () = stop.stopped() => return,
@@ -291,6 +112,7 @@ impl Node {
         let lease = register::keep_lease(shared.client.clone(), name, node_uid.clone(), clock.clone());
         let lease = tokio::spawn(lease);
         tokio::join!(self.pods.wait_for_sync(), self.services.wait_for_sync());
+        self.sort_left_over().await;
 
         let mut workers = Workers::new();
         let mut conditions = registered.status.clone().and_then(|status| status.conditions).unwrap_or_default();
@@ -298,11 +120,13 @@ impl Node {
         let mut node = registered;
         let mut look_at_files = clock.sleep(Duration::ZERO);
         let mut keep_house = clock.sleep(Duration::ZERO);
+        let mut look_at_images = clock.sleep(IMAGE_GC);
+        let mut images = ImageGc::default();
         let mut statics = BTreeMap::new();
         loop {
             tokio::select! {
                 () = stop.stopped() => break,
-                () = dirty.notify.notified() => {
+                () = dirty.notified() => {
                     for (namespace, name) in dirty.take() {
                         self.reconcile(&namespace, &name, &node, &health, &mut workers);
                     }
@@ -313,10 +137,18 @@ impl Node {
                     }
                     look_at_files = clock.sleep(statics::CHECK_FREQUENCY);
                 }
+                () = &mut look_at_images => {
+                    self.collect_images(&mut images, &reference).await;
+                    look_at_images = clock.sleep(IMAGE_GC);
+                }
                 () = &mut keep_house => {
                     self.measure().await;
+                    self.rotate_logs().await;
+                    for (namespace, name) in deferred(&workers) {
+                        self.reconcile(&namespace, &name, &node, &health, &mut workers);
+                    }
                     let signals = (self.signals)();
-                    let now = eviction::health(&signals, self.not_ready().await);
+                    let now = eviction::health(&signals, &self.thresholds, self.not_ready().await);
                     self.evict(&now, &signals, &workers);
                     let old = clock.monotonic().since(reported) >= register::STATUS_REPORT_FREQUENCY;
                     if now != health || old {
@@ -342,16 +174,6 @@ impl Node {
         shared.recorder.flush().await;
     }
 
-    fn listen(&self, dirty: &Arc<Dirty>) {
-        let (added, updated, deleted) = (dirty.clone(), dirty.clone(), dirty.clone());
-        let handler = HandlerFuncs::new()
-            .on_add(move |pod: &Arc<Pod>, _| added.add(pod))
-            .on_update(move |_, pod: &Arc<Pod>| updated.add(pod))
-            .on_delete(move |pod| deleted.add(pod.object()));
-        // It lives as long as the informer.
-        let _registration = self.pods.add_event_handler(handler);
-    }
-
     async fn not_ready(&self) -> Option<String> {
         let ready = self.shared.runtime.ready().await;
         ready.err().map(|error| format!("container runtime is down: {error}"))
@@ -364,7 +186,10 @@ impl Node {
                 register::register(&self.shared.client, &self.info, health, clock.now()).await;
             match done {
                 Ok(node) => return node,
-                Err(_) => clock.sleep(REGISTER_RETRY).await,
+                Err(error) => {
+                    self.shared.log(&format!("cannot register the node, trying again: {error}"));
+                    clock.sleep(REGISTER_RETRY).await;
+                }
             }
         }
     }
@@ -388,7 +213,8 @@ impl Node {
         if let Some((desired, task)) = workers.get(&uid)
             && !task.is_finished()
         {
-            desired.send_modify(|desired| desired.pod = pod);
+            let others = self.active(workers, &uid);
+            desired.send_modify(|desired| self.update(desired, &pod, node, &others));
             return;
         }
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
@@ -408,9 +234,56 @@ impl Node {
                 fail = Some((reason, format!("Pod was rejected: {message}"), None, false));
             }
         }
-        let (sender, desired) = watch::channel(Desired { pod, gone: false, fail });
+        let (sender, desired) = watch::channel(Desired { pod, pending: None, gone: false, fail });
         let task = tokio::spawn(Worker::run(self.shared.clone(), desired));
         workers.insert(uid, (sender, task));
+    }
+
+    /// A new version of a pod that is here: it gets other resources if they fit, or keeps those that it has.
+    fn update(&self, desired: &mut Desired, pod: &Arc<Pod>, node: &NodeObject, others: &[Pod]) {
+        let over = pod.metadata.deletion_timestamp.is_some();
+        if over || same_resources(pod, &desired.pod) {
+            desired.pod = pod.clone();
+            desired.pending = None;
+            return;
+        }
+        match admit(pod, node, others.iter()) {
+            Ok(()) => {
+                let message = resize_message(pod, "started", "");
+                self.shared.event(pod, None, false, "ResizeStarted", message);
+                desired.pod = pod.clone();
+                desired.pending = None;
+            }
+            Err(Rejection { message, .. }) => {
+                let told = desired.pending.is_some() && desired.pod.metadata.generation == pod.metadata.generation;
+                if !told {
+                    let text = resize_message(pod, "Deferred", &message);
+                    self.shared.event(pod, None, true, "ResizeDeferred", text);
+                }
+                desired.pod = Arc::new(with_resources_of(pod, &desired.pod));
+                desired.pending = Some(("Deferred".to_owned(), message));
+            }
+        }
+    }
+
+    /// What an earlier life of the node has left: what belongs to a pod of now waits for its worker, the rest ends.
+    async fn sort_left_over(&self) {
+        let runtime = &self.shared.runtime;
+        let left = match runtime.left_over().await {
+            Ok(left) => left,
+            Err(error) => return self.shared.log(&format!("cannot find out what runs already: {error}")),
+        };
+        let pods = self.pods.lister().list(&Selector::default());
+        let mut wanted: BTreeSet<String> = pods.iter().filter_map(|pod| pod.metadata.uid.clone()).collect();
+        wanted.extend(self.static_pods.iter().flat_map(|dir| statics::read(dir, &self.shared.name).into_keys()));
+        for one in left {
+            if wanted.contains(&one.pod_uid) {
+                let mut kept = self.shared.left_over.lock().unwrap_or_else(PoisonError::into_inner);
+                kept.insert(one.pod_uid.clone(), one);
+            } else if let Err(error) = runtime.stop_sandbox(&one.sandbox.id).await {
+                self.shared.log(&format!("cannot end what runs of pod {}, which is gone: {error}", one.pod_uid));
+            }
+        }
     }
 
     /// The pods that hold resources of the node.
@@ -446,7 +319,7 @@ impl Node {
         }
         for (uid, pod) in &wanted {
             if !workers.contains_key(uid) {
-                let desired = Desired { pod: Arc::new(pod.clone()), gone: false, fail: None };
+                let desired = Desired { pod: Arc::new(pod.clone()), pending: None, gone: false, fail: None };
                 let (sender, desired) = watch::channel(desired);
                 workers.insert(uid.clone(), (sender, tokio::spawn(Worker::run(self.shared.clone(), desired))));
             }
@@ -469,31 +342,6 @@ impl Node {
         let (Some(namespace), Some(name)) = (&pod.metadata.namespace, &pod.metadata.name) else { return };
         let options = capstan_api::options::DeleteOptions { grace_period_seconds: Some(0), ..Default::default() };
         let _ = Api::<Pod>::namespaced(&self.shared.client, namespace).delete(name, &options).await;
-    }
-
-    /// Asks the runtime what containers use.
-    async fn measure(&self) {
-        if let Ok(stats) = self.shared.runtime.stats().await {
-            crate::metrics::keep(&self.shared, stats);
-        }
-    }
-
-    /// Ends one pod if the machine needs what it uses.
-    fn evict(&self, health: &Health, signals: &Signals, workers: &Workers) {
-        let active = self.active(workers, "");
-        let usage = self.shared.usage.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let memory = |pod: &Pod| {
-            let uid = pod.metadata.uid.as_deref().unwrap_or_default();
-            usage.iter().filter(|stats| stats.pod_uid == uid).map(|stats| stats.memory_bytes).sum()
-        };
-        let pods: Vec<(&Pod, u64)> = active.iter().map(|pod| (pod, memory(pod))).collect();
-        let Some((victim, message)) = eviction::victim(health, signals, &pods) else { return };
-        let uid = victim.metadata.uid.clone().unwrap_or_default();
-        if let Some((desired, _)) = workers.get(&uid) {
-            self.shared.event(victim, None, true, "Evicted", message.clone());
-            let grace = Some(Duration::ZERO);
-            desired.send_modify(|desired| desired.fail = Some(("Evicted".to_owned(), message, grace, true)));
-        }
     }
 
     /// Ends what runs, all at once and each within its grace period; what the API knows of the pods stays.
@@ -529,6 +377,16 @@ impl Node {
             let _ = end.await;
         }
     }
+}
+
+/// The pods that did not get the resources that they want.
+fn deferred(workers: &Workers) -> Vec<(String, String)> {
+    let of = |desired: &Desired| {
+        let meta = &desired.pod.metadata;
+        desired.pending.as_ref()?;
+        Some((meta.namespace.clone()?, meta.name.clone()?))
+    };
+    workers.values().filter_map(|(desired, _)| of(&desired.borrow())).collect()
 }
 
 fn annotated(pod: &Pod, name: &str) -> bool {

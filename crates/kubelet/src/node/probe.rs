@@ -167,7 +167,8 @@ impl Target {
         let asked = async {
             let stream = self.connect(host, port, timeout).await?;
             if tls {
-                let stream = insecure::connect(stream, host).await.map_err(|error| error.to_string())?;
+                let config = insecure::config(None).map_err(|error| error.to_string())?;
+                let stream = insecure::connect(config, stream, host).await.map_err(|error| error.to_string())?;
                 exchange(stream, &request).await
             } else {
                 exchange(stream, &request).await

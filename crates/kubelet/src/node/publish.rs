@@ -3,18 +3,22 @@
 use std::{sync::Arc, time::Duration};
 
 use capstan_api::options::{DeleteOptions, Preconditions};
-use capstan_client::{Api, Patch};
+use capstan_client::{Api, Error, Patch};
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::shared::Shared;
+use super::{eviction::is_static, shared::Shared};
 
 /// How long after a write that failed it is tried again.
 const RETRY: Duration = Duration::from_secs(1);
+/// How long at most after a write that was refused, again and again.
+const MAX_RETRY: Duration = Duration::from_secs(300);
+/// Conditions that come and go: a patch has to say so when they are gone.
+const PASSING: [&str; 2] = ["PodResizePending", "PodResizeInProgress"];
 
 /// A status, its number, and the pod that it is of.
-type Newest = (u64, Option<Box<(Arc<Pod>, PodStatus)>>);
+type Newest = (u64, Option<Arc<(Arc<Pod>, Value)>>);
 
 /// Writes the statuses of one pod, one at a time and only the newest.
 pub(super) struct Publisher {
@@ -22,33 +26,31 @@ pub(super) struct Publisher {
     newest: watch::Sender<Newest>,
     written: watch::Receiver<u64>,
     last: Option<PodStatus>,
+    /// Which of [`PASSING`] have ever been written.
+    passing: Vec<&'static str>,
     number: u64,
     pod: Arc<Pod>,
 }
 
 impl Publisher {
     pub(super) fn new(shared: &Arc<Shared>, pod: &Arc<Pod>) -> Self {
-        let (newest, mut wanted) = watch::channel::<Newest>((0, None));
+        let (newest, wanted) = watch::channel::<Newest>((0, None));
         let (done, written) = watch::channel(0);
-        let writer = shared.clone();
-        tokio::spawn(async move {
-            while wanted.changed().await.is_ok() {
-                loop {
-                    let (number, next) = wanted.borrow_and_update().clone();
-                    let Some(next) = next else { break };
-                    if write(&writer, &next.0, &next.1).await {
-                        done.send_replace(number);
-                        break;
-                    }
-                    tokio::select! {
-                        () = writer.clock.sleep(RETRY) => {}
-                        changed = wanted.changed() => if changed.is_err() { return },
-                    }
-                }
-            }
-        });
-        // What the API already has needs no writing.
-        Publisher { shared: shared.clone(), newest, written, last: pod.status.clone(), number: 0, pod: pod.clone() }
+        tokio::spawn(write_all(shared.clone(), wanted, done));
+        let has = |kind: &&str| {
+            let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+            conditions.into_iter().any(|condition| condition.type_ == **kind)
+        };
+        Publisher {
+            shared: shared.clone(),
+            newest,
+            written,
+            // What the API already has needs no writing.
+            last: pod.status.clone(),
+            passing: PASSING.into_iter().filter(has).collect(),
+            number: 0,
+            pod: pod.clone(),
+        }
     }
 
     /// This is the status now.
@@ -57,9 +59,30 @@ impl Publisher {
         if self.last.as_ref() == Some(&status) {
             return;
         }
-        self.last = Some(status.clone());
+        let patch = self.patch(&status);
+        self.last = Some(status);
         self.number += 1;
-        self.newest.send_replace((self.number, Some(Box::new((pod.clone(), status)))));
+        self.newest.send_replace((self.number, Some(Arc::new((pod.clone(), patch)))));
+    }
+
+    fn patch(&mut self, status: &PodStatus) -> Value {
+        let mut patch = json!({"status": status});
+        let has = |kind: &str| status.conditions.iter().flatten().any(|condition| condition.type_ == kind);
+        for kind in PASSING {
+            if has(kind) {
+                self.passing.push(kind);
+            } else if self.passing.contains(&kind)
+                && let Some(conditions) = patch["status"]["conditions"].as_array_mut()
+            {
+                conditions.push(json!({"type": kind, "$patch": "delete"}));
+            }
+        }
+        self.passing.dedup();
+        // The mirror of a static pod has a uid that the server gave it.
+        if let Some(uid) = self.pod.metadata.uid.as_ref().filter(|_| !is_static(&self.pod)) {
+            patch["metadata"] = json!({"uid": uid});
+        }
+        patch
     }
 
     /// Waits until the newest status is written, or nobody wants it.
@@ -86,20 +109,50 @@ impl Publisher {
     }
 }
 
-/// Whether it is written, or can't be: the pod is gone, or is another one of the same name.
-async fn write(shared: &Shared, pod: &Pod, status: &PodStatus) -> bool {
+/// Writes what is newest, as long as there is somebody who says so. What the server refuses is told, once for each
+/// reason, and tried again ever more rarely: another status may be wanted by then, or the server have changed its mind.
+async fn write_all(shared: Arc<Shared>, mut wanted: watch::Receiver<Newest>, done: watch::Sender<u64>) {
+    let mut told = String::new();
+    while wanted.changed().await.is_ok() {
+        let mut wait = RETRY;
+        loop {
+            let (number, next) = wanted.borrow_and_update().clone();
+            let Some(next) = next else { break };
+            let (pod, patch) = &*next;
+            let Err(error) = write(&shared, pod, patch).await else {
+                done.send_replace(number);
+                break;
+            };
+            let meta = &pod.metadata;
+            let name = meta.name.as_deref().unwrap_or_default();
+            let namespace = meta.namespace.as_deref().unwrap_or_default();
+            let message = format!("cannot write the status of pod {namespace}/{name}: {error}");
+            if message != told {
+                shared.log(&message);
+            }
+            if !error.is_retriable() && !error.is_conflict() {
+                if message != told {
+                    shared.event(pod, None, true, "FailedUpdateStatus", error.to_string());
+                }
+                // Nobody waits for what is refused.
+                done.send_replace(number);
+                wait = (wait * 2).min(MAX_RETRY);
+            }
+            told = message;
+            tokio::select! {
+                () = shared.clock.sleep(wait) => {}
+                changed = wanted.changed() => if changed.is_err() { return },
+            }
+        }
+    }
+}
+
+/// A pod that is gone needs no status.
+async fn write(shared: &Shared, pod: &Pod, patch: &Value) -> Result<(), Error> {
     let meta = &pod.metadata;
-    let (Some(name), Some(namespace)) = (&meta.name, &meta.namespace) else { return true };
-    let annotations = meta.annotations.as_ref();
-    let is_static = annotations.is_some_and(|a| a.contains_key("kubernetes.io/config.source"));
-    // The mirror of a static pod has a uid that the server gave it.
-    let uid = if is_static { None } else { meta.uid.clone() };
-    let patch = match uid {
-        Some(uid) => json!({"metadata": {"uid": uid}, "status": status}),
-        None => json!({"status": status}),
-    };
+    let (Some(name), Some(namespace)) = (&meta.name, &meta.namespace) else { return Ok(()) };
     match Api::<Pod>::namespaced(&shared.client, namespace).patch_status(name, &Patch::Strategic(patch)).await {
-        Ok(_) => true,
-        Err(error) => error.is_not_found() || error.is_conflict() || error.is_invalid(),
+        Err(error) if !error.is_not_found() => Err(error),
+        _ => Ok(()),
     }
 }

@@ -8,7 +8,8 @@ use k8s_openapi::{
     api::{
         coordination::v1::{Lease, LeaseSpec},
         core::v1::{
-            DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeSpec, NodeStatus, NodeSystemInfo,
+            DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeSpec, NodeStatus,
+            NodeSystemInfo, Taint,
         },
     },
     apimachinery::pkg::{
@@ -42,6 +43,8 @@ pub struct NodeInfo {
     pub port: u16,
     /// Labels beyond the usual.
     pub labels: BTreeMap<String, String>,
+    /// Taints that it is created with.
+    pub taints: Vec<Taint>,
     /// All that it has.
     pub capacity: BTreeMap<String, String>,
     /// What pods can have of it.
@@ -89,6 +92,7 @@ impl NodeInfo {
         ] {
             labels.entry(key.to_owned()).or_insert_with(|| value.to_owned());
         }
+        let taints = Some(self.taints.clone());
         let limitations = (!self.limitations.is_empty()).then(|| self.limitations.join("; "));
         let mut annotations: BTreeMap<String, String> =
             [("volumes.kubernetes.io/controller-managed-attach-detach".to_owned(), "true".to_owned())].into();
@@ -100,7 +104,7 @@ impl NodeInfo {
                 annotations: Some(annotations),
                 ..ObjectMeta::default()
             },
-            spec: Some(NodeSpec::default()),
+            spec: Some(NodeSpec { taints: taints.filter(|all| !all.is_empty()), ..NodeSpec::default() }),
             status: Some(self.status(health, &[], now)),
         }
     }

@@ -12,11 +12,15 @@ use capstan_clock::{SharedClock, SharedIds};
 use capstan_runtime::{EventRecorder, EventType, ObjectReference};
 use k8s_openapi::api::core::v1::{Pod, PodStatus, Service};
 
+use super::dns::Dns;
 use crate::{
     downward::Facts,
     lifecycle::Role,
-    runtime::{ContainerStats, Runtime},
+    runtime::{ContainerStats, LeftOver, Runtime},
 };
+
+/// Where the node says what goes wrong with nobody's pod.
+pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// A container as the node's server needs to know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,8 +66,12 @@ pub struct Shared {
     pub(crate) sync_frequency: Duration,
     /// Thousandths of a processor and bytes that pods may have.
     pub(crate) allocatable: (i64, i64),
+    pub(crate) dns: Dns,
+    pub(crate) log: Log,
     pub(crate) pods: Mutex<BTreeMap<String, PodHandle>>,
     pub(crate) usage: Mutex<Vec<ContainerStats>>,
+    /// What an earlier life of the node has left, by the uid of the pod, until its worker takes it.
+    pub(crate) left_over: Mutex<BTreeMap<String, LeftOver>>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -93,6 +101,11 @@ impl Shared {
     pub fn all_pods(&self) -> Vec<Pod> {
         let with_status = |handle: &PodHandle| Pod { status: Some(handle.status.clone()), ..(*handle.pod).clone() };
         self.pods().values().map(with_status).collect()
+    }
+
+    /// Says something to whoever runs this node.
+    pub(crate) fn log(&self, text: &str) {
+        (self.log)(text);
     }
 
     /// The node's name.

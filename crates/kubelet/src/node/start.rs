@@ -6,7 +6,7 @@ use capstan_api::selector::Selector;
 use capstan_client::Api;
 use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod, Secret};
 
-use super::shared::Shared;
+use super::{dns::Resolver, shared::Shared};
 use crate::{
     env::{self, Ingredients},
     lifecycle::{Role, StartFailure, since},
@@ -177,7 +177,7 @@ impl Start {
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         let own = shared.pod_dir(uid).join("containers").join(&container.name);
         std::fs::create_dir_all(&own).map_err(|error| error.to_string())?;
-        let message_file = own.join(format!("{}.termination", self.attempt));
+        let message_file = message_file(shared, uid, &container.name, self.attempt);
         std::fs::write(&message_file, "").map_err(|error| error.to_string())?;
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o666);
         std::fs::set_permissions(&message_file, open).map_err(|error| error.to_string())?;
@@ -191,6 +191,13 @@ impl Start {
             let hosts = shared.pod_dir(uid).join("etc-hosts");
             std::fs::write(&hosts, hosts_file(pod, &self.ips, &self.sandbox.1)).map_err(|error| error.to_string())?;
             mounts.push(Mount { container_path: "/etc/hosts".into(), host_path: hosts, read_only: false });
+        }
+        let dns = &self.sandbox.1.dns;
+        // An engine makes this file itself; without one the container sees the node's unless it gets its own.
+        if shared.runtime.shares_host_network() && *dns != Resolver::of_node(shared.dns.resolv_conf.as_deref()) {
+            let file = shared.pod_dir(uid).join("resolv.conf");
+            std::fs::write(&file, dns.text()).map_err(|error| error.to_string())?;
+            mounts.push(Mount { container_path: "/etc/resolv.conf".into(), host_path: file, read_only: false });
         }
         let config = ContainerConfig {
             name: container.name.clone(),
@@ -207,7 +214,7 @@ impl Start {
             stdin_once: container.stdin_once.unwrap_or(false),
             tty: container.tty.unwrap_or(false),
             security: security(pod, container)?,
-            limits: self.limits(),
+            limits: limits(shared, pod, container),
             stop_signal: container.lifecycle.as_ref().and_then(|l| l.stop_signal.clone()).unwrap_or_default(),
             labels: BTreeMap::from([
                 ("io.kubernetes.container.name".to_owned(), container.name.clone()),
@@ -218,26 +225,30 @@ impl Start {
         };
         Ok((config, message_file))
     }
+}
 
-    fn limits(&self) -> Limits {
-        let resources = self.container.resources.as_ref();
-        let of = |map: Option<&BTreeMap<String, _>>, name: &str| map.and_then(|map| map.get(name)).map(quantity);
-        let (requests, limits) =
-            (resources.and_then(|r| r.requests.as_ref()), resources.and_then(|r| r.limits.as_ref()));
-        let cpu_limit = of(limits, "cpu").map_or(0, |q| q.milli_value());
-        let spec = self.pod.spec.clone().unwrap_or_default();
-        let memory_request = of(requests, "memory").map_or(0, |q| q.value());
-        Limits {
-            cpu_request_milli: of(requests, "cpu").map_or(cpu_limit, |q| q.milli_value()),
-            cpu_limit_milli: cpu_limit,
-            memory_bytes: of(limits, "memory").map_or(0, |q| q.value()),
-            oom_score_adj: match qos_class(&spec) {
-                "Guaranteed" => -997,
-                "BestEffort" => 1000,
-                // The less of the node it asked for, the earlier it goes; but after the best-effort ones.
-                _ => (1000 - 1000 * memory_request / self.shared.allocatable.1.max(1)).clamp(3, 999),
-            },
-        }
+/// Where a container leaves its last words.
+pub(super) fn message_file(shared: &Shared, uid: &str, container: &str, attempt: u32) -> PathBuf {
+    shared.pod_dir(uid).join("containers").join(container).join(format!("{attempt}.termination"))
+}
+
+/// What a container may use.
+pub(super) fn limits(shared: &Shared, pod: &Pod, container: &Container) -> Limits {
+    let resources = container.resources.as_ref();
+    let of = |map: Option<&BTreeMap<String, _>>, name: &str| map.and_then(|map| map.get(name)).map(quantity);
+    let (requests, limits) = (resources.and_then(|r| r.requests.as_ref()), resources.and_then(|r| r.limits.as_ref()));
+    let cpu_limit = of(limits, "cpu").map_or(0, |q| q.milli_value());
+    let memory_request = of(requests, "memory").map_or(0, |q| q.value());
+    Limits {
+        cpu_request_milli: of(requests, "cpu").map_or(cpu_limit, |q| q.milli_value()),
+        cpu_limit_milli: cpu_limit,
+        memory_bytes: of(limits, "memory").map_or(0, |q| q.value()),
+        oom_score_adj: match pod.spec.as_ref().map_or("BestEffort", qos_class) {
+            "Guaranteed" => -997,
+            "BestEffort" => 1000,
+            // The less of the node it asked for, the earlier it goes; but after the best-effort ones.
+            _ => (1000 - 1000 * memory_request / shared.allocatable.1.max(1)).clamp(3, 999),
+        },
     }
 }
 

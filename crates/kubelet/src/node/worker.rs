@@ -1,21 +1,27 @@
 //! One pod on a real runtime: does what the pod's [`Lifecycle`] asks for, and tells it what came of it.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
 
 use capstan_clock::Timestamp;
 use k8s_openapi::api::core::v1::{LifecycleHandler, Pod};
 use tokio::sync::{mpsc, watch};
 
 use super::{
+    dns::{self, Resolver},
     probe::Target,
     publish::Publisher,
     shared::{ContainerHandle, PodHandle, Shared},
-    start::{Start, Started},
+    start::{Start, Started, limits, message_file},
 };
 use crate::{
     lifecycle::{Action, Exit, Input, Lifecycle, MINIMUM_GRACE, Outcome, Role, since},
     logs,
-    runtime::SandboxConfig,
+    runtime::{LeftOver, SandboxConfig},
     volumes::{Prepared, Volumes},
 };
 
@@ -30,6 +36,8 @@ const MAX_MESSAGE_FROM_LOG: (usize, usize) = (80, 2048);
 #[derive(Clone, Debug)]
 pub(super) struct Desired {
     pub(super) pod: Arc<Pod>,
+    /// Why it does not get the resources that its object asks for; then `pod` has those that it was given before.
+    pub(super) pending: Option<(String, String)>,
     /// The object is gone: nobody will read a status.
     pub(super) gone: bool,
     /// The node gives it up: reason, message, grace period, and whether this is a disruption.
@@ -94,9 +102,48 @@ impl Worker {
             failed: false,
             next_sync,
         };
+        let left = shared.left_over.lock().unwrap_or_else(PoisonError::into_inner).remove(&uid);
+        if let Some(left) = left {
+            worker.adopt(left).await;
+        }
         while worker.turn(&mut inbox).await {}
         worker.clean_up().await;
         shared.pods().remove(&uid);
+    }
+
+    /// Takes over what an earlier life of the node has left of the pod. What its status does not know of is ended: it
+    /// was begun, but nobody has been told.
+    async fn adopt(&mut self, left: LeftOver) {
+        let there: BTreeMap<String, _> =
+            left.containers.iter().map(|container| (self.named(&container.id), container)).collect();
+        self.life.resume(|id| there.contains_key(id));
+        let resumed: Vec<(usize, String)> = self.life.running().map(|(index, id)| (index, id.to_owned())).collect();
+        self.sandboxes = left.attempt + 1;
+        if resumed.is_empty() {
+            let _ = self.shared.runtime.stop_sandbox(&left.sandbox.id).await;
+            return;
+        }
+        self.sandbox = Some((left.sandbox.id.clone(), self.sandbox_config()));
+        let uid = self.life.pod().metadata.uid.clone().unwrap_or_default();
+        for (index, id) in &resumed {
+            let Some(record) = there.get(id) else { continue };
+            let message_file = message_file(&self.shared, &uid, &record.name, record.attempt);
+            let instance = Instance {
+                id: record.id.clone(),
+                attempt: record.attempt,
+                running: true,
+                message_file: message_file.clone(),
+            };
+            self.instances.insert(*index, instance);
+            self.wait_for_end(*index, id, record.id.clone(), message_file);
+        }
+        for container in &left.containers {
+            if !resumed.iter().any(|(_, id)| *id == self.named(&container.id)) {
+                let _ = self.shared.runtime.stop_container(&container.id, Duration::ZERO).await;
+                let _ = self.shared.runtime.remove_container(&container.id).await;
+            }
+        }
+        self.prepare();
     }
 
     /// One turn: what is to be done is begun, the status goes out, then it waits. False when all is over.
@@ -150,6 +197,7 @@ impl Worker {
         } else if !Arc::ptr_eq(self.life.pod(), &desired.pod) && !desired.gone {
             self.life.update(desired.pod.clone());
         }
+        self.life.set_pending_resize(desired.pending);
         if let Some((reason, message, grace, disruption)) = desired.fail.filter(|_| !self.failed) {
             self.failed = true;
             if disruption {
@@ -324,6 +372,16 @@ impl Worker {
                     let _ = reports.send(Report::Input(Input::Probed { container, id, kind, outcome })).await;
                 });
             }
+            Action::Resize { container, id } => {
+                let Some(spec) = self.life.container(container).cloned() else { return };
+                let limits = limits(&shared, self.life.pod(), &spec);
+                let raw = self.raw(&id).to_owned();
+                tokio::spawn(async move {
+                    let failure = shared.runtime.update_limits(&raw, &limits).await.err();
+                    let failure = failure.map(|error| error.to_string());
+                    let _ = reports.send(Report::Input(Input::Resized { container, id, failure })).await;
+                });
+            }
             Action::StopSandbox => {
                 let sandbox = self.sandbox.take();
                 tokio::spawn(async move {
@@ -402,11 +460,12 @@ impl Worker {
             let protocol = port.protocol.clone().unwrap_or_else(|| "TCP".to_owned());
             Some((protocol, number(port.container_port)?, host, port.host_ip.clone().unwrap_or_default()))
         });
-        let dns = spec.dns_config.clone().unwrap_or_default();
-        let options = dns.options.unwrap_or_default().into_iter().map(|option| {
-            let name = option.name.unwrap_or_default();
-            option.value.map_or_else(|| name.clone(), |value| format!("{name}:{value}"))
-        });
+        let host_network = host_network || self.shared.runtime.shares_host_network();
+        let node = Resolver::of_node(self.shared.dns.resolv_conf.as_deref());
+        let (dns, warnings) = dns::of_pod(pod, &self.shared.dns, node, host_network);
+        for (reason, message) in warnings {
+            self.shared.event(pod, None, true, reason, message);
+        }
         SandboxConfig {
             namespace: text(&meta.namespace),
             name: text(&meta.name),
@@ -416,12 +475,12 @@ impl Worker {
             labels: meta.labels.clone().unwrap_or_default(),
             annotations: meta.annotations.clone().unwrap_or_default(),
             log_directory: self.shared.log_dir(pod),
-            host_network: host_network || self.shared.runtime.shares_host_network(),
+            host_network,
             host_pid: spec.host_pid.unwrap_or(false),
             host_ipc: spec.host_ipc.unwrap_or(false),
             share_process_namespace: spec.share_process_namespace.unwrap_or(false),
             ports: ports.collect(),
-            dns: (dns.nameservers.unwrap_or_default(), dns.searches.unwrap_or_default(), options.collect()),
+            dns,
             handler: String::new(),
         }
     }

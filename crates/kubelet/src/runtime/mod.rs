@@ -11,7 +11,7 @@ use tokio::{
     sync::mpsc,
 };
 
-use crate::lifecycle::Exit;
+use crate::{lifecycle::Exit, node::dns::Resolver};
 
 /// What a runtime answers, later.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, RuntimeError>> + Send + 'a>>;
@@ -74,8 +74,8 @@ pub struct SandboxConfig {
     pub share_process_namespace: bool,
     /// Ports of the node that lead to ports of the pod: (protocol, container port, host port, host address).
     pub ports: Vec<(String, u16, u16, String)>,
-    /// Name servers, search domains and options; empty when they are the node's.
-    pub dns: (Vec<String>, Vec<String>, Vec<String>),
+    /// Who resolves its names.
+    pub dns: Resolver,
     /// The RuntimeClass' handler; empty for the default.
     pub handler: String,
 }
@@ -182,8 +182,47 @@ pub struct ContainerRecord {
     pub pod_uid: String,
     /// Its name in the pod.
     pub name: String,
+    /// How often it had been started before.
+    pub attempt: u32,
     /// Whether it runs.
     pub running: bool,
+    /// The image that it was made of, as [`Runtime::images`] names it.
+    pub image: String,
+}
+
+/// A sandbox that an earlier life of this node has left, with its containers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeftOver {
+    /// The uid of its pod.
+    pub pod_uid: String,
+    /// The sandbox.
+    pub sandbox: Sandbox,
+    /// How often the pod had had a sandbox before.
+    pub attempt: u32,
+    /// All containers in it.
+    pub containers: Vec<ContainerRecord>,
+}
+
+/// An image that is there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImageRecord {
+    /// Its id.
+    pub id: String,
+    /// Its names, if it has any.
+    pub names: Vec<String>,
+    /// How many bytes it takes.
+    pub size: u64,
+    /// The engine needs it itself.
+    pub pinned: bool,
+}
+
+/// All images, and where they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Images {
+    /// A directory of the file system that they are on.
+    pub place: PathBuf,
+    /// The images.
+    pub images: Vec<ImageRecord>,
 }
 
 /// What a container uses.
@@ -195,8 +234,9 @@ pub struct ContainerStats {
     pub name: String,
     /// Processor time since it began, in nanoseconds.
     pub cpu_nanos: u64,
-    /// Thousand-millionths of a processor that it uses now; 0 when the runtime doesn't say, and then it is computed.
-    pub cpu_nano_cores: u64,
+    /// Thousand-millionths of a processor that it uses now; where the runtime doesn't say, it is computed from two
+    /// measurements.
+    pub cpu_nano_cores: Option<u64>,
     /// Memory that can't be had back, in bytes.
     pub memory_bytes: u64,
     /// When this was measured.
@@ -294,6 +334,11 @@ pub trait Runtime: fmt::Debug + Send + Sync + 'static {
         false
     }
 
+    /// Whether it begins logs anew by itself when they have grown too large.
+    fn rotates_logs(&self) -> bool {
+        false
+    }
+
     /// Nothing if it can run containers, or why not.
     fn ready(&self) -> Answer<'_, ()>;
 
@@ -328,6 +373,24 @@ pub trait Runtime: fmt::Debug + Send + Sync + 'static {
 
     /// Answers when it has ended.
     fn wait<'a>(&'a self, id: &'a str) -> Answer<'a, Exit>;
+
+    /// Gives a container that runs other limits.
+    fn update_limits<'a>(&'a self, id: &'a str, limits: &'a Limits) -> Answer<'a, ()>;
+
+    /// What an earlier life of this node has left; whoever asks takes it over or ends it.
+    fn left_over(&self) -> Answer<'_, Vec<LeftOver>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    /// The images that it has; nothing if it knows no images.
+    fn images(&self) -> Answer<'_, Option<Images>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    /// Deletes an image.
+    fn remove_image<'a>(&'a self, id: &'a str) -> Answer<'a, ()> {
+        Box::pin(async move { Err(RuntimeError::Unsupported(format!("there is no image {id}"))) })
+    }
 
     /// All containers that it has.
     fn containers(&self) -> Answer<'_, Vec<ContainerRecord>>;

@@ -9,6 +9,7 @@ mod redirect;
 mod remote;
 pub mod spdy;
 mod stream;
+mod webhook;
 mod websocket;
 
 use std::{convert::Infallible, fmt, net::SocketAddr, sync::Arc};
@@ -25,6 +26,8 @@ use tokio::{
     sync::Semaphore,
 };
 use tokio_rustls::{TlsAcceptor, rustls::ServerConfig};
+
+pub use webhook::Webhook;
 
 use crate::node::Shared;
 
@@ -43,6 +46,11 @@ pub struct User {
 /// Decides whether somebody may do something to this node: the verb and the subresource of `nodes` (`proxy`, `log`,
 /// `stats`, `metrics`, `pods`, `healthz`).
 pub trait Authorizer: fmt::Debug + Send + Sync + 'static {
+    /// Whose a bearer token is; nobody's, unless this knows how to find out.
+    fn authenticate<'a>(&'a self, _token: &'a str) -> BoxFuture<'a, Option<User>> {
+        Box::pin(async { None })
+    }
+
     /// Whether they may.
     fn allows<'a>(&'a self, user: &'a User, verb: &'a str, subresource: &'a str) -> BoxFuture<'a, bool>;
 }
@@ -85,7 +93,12 @@ impl KubeletServer {
     /// Serves connections of `listener` until told to stop, with TLS if there is a configuration for it.
     pub async fn serve(self, listener: TcpListener, tls: Option<Arc<ServerConfig>>, stop: Stop) {
         let free = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        let acceptor = tls.map(TlsAcceptor::from);
+        let acceptor = tls.map(|tls| {
+            // Whoever is offered HTTP/2 takes it, and could upgrade nothing then.
+            let mut tls = (*tls).clone();
+            tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+            TlsAcceptor::from(Arc::new(tls))
+        });
         loop {
             let Ok(permit) = free.clone().acquire_owned().await else { return };
             let accepted = tokio::select! {
@@ -150,6 +163,12 @@ impl KubeletServer {
             Method::DELETE => "delete",
             _ => "patch",
         };
+        let bearer = request.headers().get(http::header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let by_token = match bearer.and_then(|value| value.strip_prefix("Bearer ")) {
+            Some(token) if user.name == ANONYMOUS => self.authorizer.authenticate(token.trim()).await,
+            _ => None,
+        };
+        let user = by_token.as_ref().unwrap_or(user);
         if !self.authorizer.allows(user, verb, subresource).await {
             let name = self.shared.name();
             let who = &user.name;
@@ -164,6 +183,7 @@ impl KubeletServer {
             ["pods" | "runningpods"] => self.pods(),
             ["stats", "summary"] => json(&self.shared.summary()),
             ["metrics", "resource"] => plain(StatusCode::OK, self.shared.resource_metrics()),
+            ["metrics", "cadvisor"] => plain(StatusCode::OK, self.shared.cadvisor_metrics()),
             ["metrics", ..] => plain(StatusCode::OK, self.metrics()),
             ["containerLogs", namespace, pod, container] => self.logs(&request, namespace, pod, container),
             ["exec", namespace, pod, container] | ["exec", namespace, pod, _, container] => {
@@ -243,7 +263,7 @@ fn query(request: &Request<Incoming>, name: &str) -> Vec<String> {
 }
 
 /// The parameters of a query, decoded.
-fn parameters(query: &str) -> impl Iterator<Item = (String, String)> + '_ {
+pub(crate) fn parameters(query: &str) -> impl Iterator<Item = (String, String)> + '_ {
     query.split('&').filter(|part| !part.is_empty()).map(|part| {
         let (key, value) = part.split_once('=').unwrap_or((part, ""));
         (decode(key), decode(value))

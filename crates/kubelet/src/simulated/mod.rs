@@ -6,21 +6,20 @@
 mod pods;
 mod rules;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use capstan_client::{Client, HandlerFuncs, SharedInformerFactory, reflector::machine::Config};
+use capstan_client::{Client, SharedInformerFactory, reflector::machine::Config};
 use capstan_clock::{SharedClock, SharedIds};
 use capstan_runtime::Stop;
 use k8s_openapi::api::core::v1::Pod;
 use pods::Pods;
 pub use rules::{Delay, EXIT_CODE, RUN_FOR, START_DELAY, Stage, default_stages, stage};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Semaphore;
 
-use crate::node::register::{self, Health, NodeInfo};
+use crate::{
+    dirty::Dirty,
+    node::register::{self, Health, NodeInfo},
+};
 
 /// How many writes of nodes and leases may be under way at once.
 const MAX_NODE_WRITES: usize = 32;
@@ -105,14 +104,7 @@ impl Nodes {
         // The factory is kept: informers end with the factory that made them.
         let factory = SharedInformerFactory::new(source, self.clock.clone(), self.ids.clone()).config(config);
         let informer = factory.informer::<Pod>();
-        let changed = Arc::new(Changed::default());
-        let (added, updated, deleted) = (changed.clone(), changed.clone(), changed.clone());
-        let handler = HandlerFuncs::new()
-            .on_add(move |pod: &Arc<Pod>, _| added.add(pod))
-            .on_update(move |_, pod: &Arc<Pod>| updated.add(pod))
-            .on_delete(move |pod| deleted.add(pod.object()));
-        // It lives as long as the informer.
-        let _registration = informer.add_event_handler(handler);
+        let changed = Dirty::of(&informer);
         let watching = tokio::spawn({
             let informer = informer.clone();
             async move { informer.run().await }
@@ -169,26 +161,6 @@ impl Nodes {
                 });
             }
         }
-    }
-}
-
-/// Pods that have changed and were not looked at yet, each once.
-#[derive(Debug, Default)]
-struct Changed {
-    names: Mutex<BTreeSet<(String, String)>>,
-    notify: Notify,
-}
-
-impl Changed {
-    fn add(&self, pod: &Pod) {
-        let meta = &pod.metadata;
-        let key = (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default());
-        self.names.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
-        self.notify.notify_one();
-    }
-
-    fn take(&self) -> BTreeSet<(String, String)> {
-        std::mem::take(&mut *self.names.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

@@ -14,8 +14,11 @@ use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::{Changed, Stage, address, stage};
-use crate::lifecycle::{Action, Exit, Input, Lifecycle, Outcome, plus, since};
+use super::{Stage, address, stage};
+use crate::{
+    dirty::Dirty,
+    lifecycle::{Action, Exit, Input, Lifecycle, Outcome, plus, since},
+};
 
 /// How many writes may be under way at once.
 const MAX_WRITES: usize = 64;
@@ -92,7 +95,7 @@ impl Pods {
         }
     }
 
-    pub(super) async fn run(mut self, changed: &Changed) {
+    pub(super) async fn run(mut self, changed: &Dirty) {
         let (done, mut writes) = mpsc::channel::<Done>(MAX_WRITES);
         loop {
             let now = self.clock.now();
@@ -105,7 +108,7 @@ impl Pods {
                 }
             };
             tokio::select! {
-                () = changed.notify.notified() => {
+                () = changed.notified() => {
                     for key in changed.take() {
                         self.look(key);
                     }
@@ -146,7 +149,7 @@ impl Pods {
                 let stage = stage(&self.stages, &pod);
                 let mut life = Lifecycle::new(pod, Vec::new(), now);
                 // What ran before this process began still does: nothing but this process could have ended it.
-                life.resume();
+                life.resume(|_| true);
                 let running: Vec<(usize, String)> = life.running().map(|(index, id)| (index, id.to_owned())).collect();
                 for (container, id) in running {
                     if let Some((runs, code)) = stage.end {
@@ -212,6 +215,7 @@ impl Pods {
                     Action::Event { .. } => None,
                     Action::Prepare => Some(Input::Prepared),
                     Action::CreateSandbox => Some(Input::SandboxReady { ips: vec![entry.ip.clone()] }),
+                    Action::Resize { container, id } => Some(Input::Resized { container, id, failure: None }),
                     Action::StopSandbox => Some(Input::SandboxStopped),
                     Action::Probe { container, id, kind } => {
                         Some(Input::Probed { container, id, kind, outcome: Outcome::Success })

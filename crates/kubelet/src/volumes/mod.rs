@@ -37,6 +37,20 @@ pub struct Volumes {
     tokens: BTreeMap<String, (String, Timestamp)>,
 }
 
+/// Why there is no volume.
+enum Fault {
+    /// It can't be made.
+    SetUp(String),
+    /// It is not known yet what it is.
+    Claim(String),
+}
+
+impl From<String> for Fault {
+    fn from(error: String) -> Self {
+        Fault::SetUp(error)
+    }
+}
+
 impl Volumes {
     /// The volumes of a pod whose files are in `dir`.
     #[must_use]
@@ -56,7 +70,13 @@ impl Volumes {
         for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
             let name = &volume.name;
             let prepared = self.one(pod, volume, group, facts).await;
-            let prepared = prepared.map_err(|e| format!("MountVolume.SetUp failed for volume \"{name}\" : {e}"))?;
+            let prepared = prepared.map_err(|fault| match fault {
+                Fault::SetUp(error) => format!("MountVolume.SetUp failed for volume \"{name}\" : {error}"),
+                Fault::Claim(error) => format!(
+                    "Unable to attach or mount volumes: unmounted volumes=[{name}], unattached volumes=[], failed to \
+                     process volumes=[{name}]: {error}"
+                ),
+            })?;
             all.insert(name.clone(), prepared);
         }
         Ok(all)
@@ -67,7 +87,7 @@ impl Volumes {
         self.dir.join("volumes").join(format!("kubernetes.io~{plugin}")).join(name)
     }
 
-    async fn one(&mut self, pod: &Pod, volume: &Volume, group: Option<u32>, facts: &Facts) -> Result<Prepared, String> {
+    async fn one(&mut self, pod: &Pod, volume: &Volume, group: Option<u32>, facts: &Facts) -> Result<Prepared, Fault> {
         let text = |error: io::Error| error.to_string();
         if let Some(empty) = &volume.empty_dir {
             let path = self.place("empty-dir", &volume.name);
@@ -109,7 +129,7 @@ impl Volumes {
         } else if volume.projected.is_some() {
             "projected"
         } else {
-            return Err("no volume plugin matched".to_owned());
+            return Err("no volume plugin matched".to_owned().into());
         };
         let payload = self.payload(pod, volume, facts).await?;
         let path = self.place(plugin, &volume.name);
@@ -118,14 +138,15 @@ impl Volumes {
     }
 
     /// A claim on a volume of this node.
-    async fn claimed(&self, pod: &Pod, claim: &str) -> Result<PathBuf, String> {
+    async fn claimed(&self, pod: &Pod, claim: &str) -> Result<PathBuf, Fault> {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        let fault = |error: String| Fault::Claim(format!("error processing PVC {namespace}/{claim}: {error}"));
         let claims = Api::<PersistentVolumeClaim>::namespaced(&self.client, namespace);
-        let found = claims.get_opt(claim).await.map_err(|error| error.to_string())?;
-        let found = found.ok_or_else(|| format!("persistentvolumeclaim \"{claim}\" not found"))?;
+        let found = claims.get(claim).await;
+        let found = found.map_err(|error| fault(format!("failed to fetch PVC from API server: {error}")))?;
         let phase = found.status.as_ref().and_then(|status| status.phase.as_deref());
         let name = found.spec.and_then(|spec| spec.volume_name).filter(|_| phase == Some("Bound"));
-        let name = name.ok_or("PVC is not bound")?;
+        let name = name.ok_or_else(|| fault("PVC is not bound".to_owned()))?;
         let volume = Api::<PersistentVolume>::all(&self.client).get(&name).await.map_err(|error| error.to_string())?;
         let spec = volume.spec.unwrap_or_default();
         if let Some(host) = &spec.host_path {
@@ -140,7 +161,8 @@ impl Volumes {
         }
         Err(format!(
             "persistentvolume \"{name}\" is not on local storage: this node has only hostPath and local volumes"
-        ))
+        )
+        .into())
     }
 
     /// Takes the pod's files away; what is on a file system of its own first.

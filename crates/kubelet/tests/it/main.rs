@@ -3,8 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "all of it is a test")]
 
 mod cri;
+mod metrics;
 mod node;
+mod probes;
 mod process;
+mod rough;
 mod server;
 mod simulated;
 mod world;

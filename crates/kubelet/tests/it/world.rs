@@ -20,6 +20,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Event as CoreEvent, Pod, ServiceAcco
 use serde_json::{Value, json};
 
 pub(crate) struct World {
+    pub(crate) server: Server,
     pub(crate) client: Client,
     pub(crate) shared: Arc<Shared>,
     pub(crate) dir: PathBuf,
@@ -30,6 +31,13 @@ pub(crate) struct World {
 /// The shim, built by cargo beside this test.
 pub(crate) fn shim() -> PathBuf {
     env!("CARGO_BIN_EXE_process-init").into()
+}
+
+/// A new directory for one test.
+pub(crate) fn directory(name: &str) -> PathBuf {
+    let dir = std::env::temp_dir().join(format!("capstan-node-{name}-{}", OsIds.suffix(8)));
+    std::fs::create_dir_all(dir.join("manifests")).unwrap();
+    dir
 }
 
 /// Containers as processes; none where this machine allows no namespaces.
@@ -69,13 +77,17 @@ fn issuer() -> TokenIssuer {
 
 impl World {
     pub(crate) async fn new(name: &str) -> Option<Self> {
-        let dir = std::env::temp_dir().join(format!("capstan-node-{name}-{}", OsIds.suffix(8)));
-        std::fs::create_dir_all(dir.join("manifests")).unwrap();
+        let dir = directory(name);
         let runtime = processes(&dir).await?;
         Some(World::with(dir, runtime).await)
     }
 
     pub(crate) async fn with(dir: PathBuf, runtime: Arc<dyn Runtime>) -> Self {
+        World::through(dir, runtime, |client| client).await
+    }
+
+    /// A world whose node reaches the server by a way of its own.
+    pub(crate) async fn through(dir: PathBuf, runtime: Arc<dyn Runtime>, way: impl FnOnce(Client) -> Client) -> Self {
         let config = Config { token_issuer: Some(issuer()), ..Config::default() };
         let server = Server::start(Arc::new(Memory::new(Options::default())), config).await.unwrap();
         let client = Client::from_service(server.as_user(UserInfo::new("admin", ["system:masters"])));
@@ -84,11 +96,11 @@ impl World {
         let ca = json!({"metadata": {"name": "kube-root-ca.crt"}, "data": {"ca.crt": "a certificate\n"}});
         let maps = Api::<ConfigMap>::namespaced(&client, "default");
         maps.create(&serde_json::from_value(ca).unwrap()).await.unwrap();
-        let node = build(&client, &dir, runtime);
+        let node = build(&way(client.clone()), &dir, runtime);
         let (stopper, stop): (Stopper, Stop) = Stopper::new();
         let shared = node.shared();
         let node = Some(tokio::spawn(node.run(stop)));
-        World { client, shared, dir, stopper, node }
+        World { server, client, shared, dir, stopper, node }
     }
 
     pub(crate) fn pods(&self) -> Api<Pod> {

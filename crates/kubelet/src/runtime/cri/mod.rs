@@ -18,10 +18,10 @@ use tonic::{
 use wire::Call;
 
 use super::{
-    Answer, ContainerConfig, ContainerRecord, ContainerStats, ExecConfig, ImageRequest, Runtime, RuntimeError, Sandbox,
-    SandboxConfig, Streaming,
+    Answer, ContainerConfig, ContainerRecord, ContainerStats, ExecConfig, ImageRecord, ImageRequest, Images, LeftOver,
+    Limits, Runtime, RuntimeError, Sandbox, SandboxConfig, Streaming,
 };
-use crate::lifecycle::Exit;
+use crate::{lifecycle::Exit, node::dns::Resolver};
 
 /// How often a container is looked at by who waits for its end.
 const POLL: Duration = Duration::from_millis(500);
@@ -42,8 +42,7 @@ pub struct Cri {
 }
 
 impl Cri {
-    /// Connects to the engine at a socket (`/run/containerd/containerd.sock`), and ends what an earlier life of this
-    /// node has left there.
+    /// Connects to the engine at a socket (`/run/containerd/containerd.sock`).
     ///
     /// # Errors
     /// There is none, or it doesn't speak the CRI.
@@ -60,7 +59,6 @@ impl Cri {
         let mut cri = Cri { channel, version: String::new(), clock };
         let version = cri.call(wire::VersionRequest { version: "v1".to_owned() }).await?;
         cri.version = version.runtime_version;
-        cri.forget_earlier_life().await?;
         Ok(cri)
     }
 
@@ -82,13 +80,14 @@ impl Cri {
         }
     }
 
-    async fn forget_earlier_life(&self) -> Result<(), RuntimeError> {
-        for sandbox in self.call(wire::ListPodSandboxRequest {}).await?.items {
-            if sandbox.labels.contains_key(POD_UID) {
-                self.stop_sandbox(&sandbox.id).await?;
-            }
-        }
-        Ok(())
+    /// The addresses of a sandbox, the primary one first.
+    async fn addresses(&self, sandbox: &str) -> Result<Vec<String>, RuntimeError> {
+        let status = self.call(wire::PodSandboxStatusRequest { pod_sandbox_id: sandbox.to_owned() }).await?;
+        let network = status.status.and_then(|status| status.network).unwrap_or_default();
+        let mut ips = vec![network.ip];
+        ips.extend(network.additional_ips.into_iter().map(|ip| ip.ip));
+        ips.retain(|ip| !ip.is_empty());
+        Ok(ips)
     }
 }
 
@@ -133,8 +132,8 @@ fn sandbox_config(config: &SandboxConfig) -> wire::PodSandboxConfig {
     labels.insert(POD_UID.to_owned(), config.uid.clone());
     labels.insert("io.kubernetes.pod.name".to_owned(), config.name.clone());
     labels.insert("io.kubernetes.pod.namespace".to_owned(), config.namespace.clone());
-    let (servers, searches, options) = config.dns.clone();
-    let dns = (!servers.is_empty()).then_some(wire::DnsConfig { servers, searches, options });
+    let Resolver { servers, searches, options } = config.dns.clone();
+    let dns = (config.dns != Resolver::default()).then_some(wire::DnsConfig { servers, searches, options });
     let ports = config.ports.iter().map(|(protocol, container, host, ip)| wire::PortMapping {
         protocol: match protocol.as_str() {
             "UDP" => 1,
@@ -167,6 +166,28 @@ fn sandbox_config(config: &SandboxConfig) -> wire::PodSandboxConfig {
     }
 }
 
+fn resources(limits: &Limits) -> wire::LinuxContainerResources {
+    wire::LinuxContainerResources {
+        cpu_period: PERIOD,
+        cpu_quota: limits.cpu_limit_milli * PERIOD / 1000,
+        cpu_shares: (limits.cpu_request_milli * 1024 / 1000).max(2),
+        memory_limit_in_bytes: limits.memory_bytes,
+        oom_score_adj: limits.oom_score_adj,
+    }
+}
+
+/// A container of this node; nothing if it belongs to somebody else.
+fn record(mut container: wire::ContainerItem) -> Option<ContainerRecord> {
+    Some(ContainerRecord {
+        pod_uid: container.labels.remove(POD_UID)?,
+        name: container.labels.remove(CONTAINER_NAME).unwrap_or_default(),
+        attempt: container.metadata.unwrap_or_default().attempt,
+        running: container.state == wire::RUNNING,
+        id: container.id,
+        image: container.image_ref,
+    })
+}
+
 fn container_config(pod: &SandboxConfig, config: &ContainerConfig) -> wire::ContainerMessage {
     let (limits, security) = (&config.limits, &config.security);
     let number = |value: i64| wire::Int64Value { value };
@@ -196,13 +217,7 @@ fn container_config(pod: &SandboxConfig, config: &ContainerConfig) -> wire::Cont
         stdin_once: config.stdin_once,
         tty: config.tty,
         linux: Some(wire::LinuxContainerConfig {
-            resources: Some(wire::LinuxContainerResources {
-                cpu_period: PERIOD,
-                cpu_quota: limits.cpu_limit_milli * PERIOD / 1000,
-                cpu_shares: (limits.cpu_request_milli * 1024 / 1000).max(2),
-                memory_limit_in_bytes: limits.memory_bytes,
-                oom_score_adj: limits.oom_score_adj,
-            }),
+            resources: Some(resources(limits)),
             security_context: Some(wire::LinuxContainerSecurityContext {
                 capabilities: Some(wire::Capability {
                     add_capabilities: security.add_capabilities.clone(),
@@ -290,12 +305,7 @@ impl Runtime for Cri {
                 runtime_handler: config.handler.clone(),
             };
             let id = self.call(request).await?.pod_sandbox_id;
-            let status = self.call(wire::PodSandboxStatusRequest { pod_sandbox_id: id.clone() }).await?;
-            let network = status.status.and_then(|status| status.network).unwrap_or_default();
-            let mut ips = vec![network.ip];
-            ips.extend(network.additional_ips.into_iter().map(|ip| ip.ip));
-            ips.retain(|ip| !ip.is_empty());
-            Ok(Sandbox { id, ips })
+            Ok(Sandbox { ips: self.addresses(&id).await?, id })
         })
     }
 
@@ -368,17 +378,71 @@ impl Runtime for Cri {
     fn containers(&self) -> Answer<'_, Vec<ContainerRecord>> {
         Box::pin(async move {
             let all = self.call(wire::ListContainersRequest {}).await?.containers;
-            Ok(all
-                .into_iter()
-                .filter_map(|mut container| {
-                    Some(ContainerRecord {
-                        pod_uid: container.labels.remove(POD_UID)?,
-                        name: container.labels.remove(CONTAINER_NAME).unwrap_or_default(),
-                        running: container.state == wire::RUNNING,
-                        id: container.id,
-                    })
-                })
-                .collect())
+            Ok(all.into_iter().filter_map(record).collect())
+        })
+    }
+
+    fn update_limits<'a>(&'a self, id: &'a str, limits: &'a Limits) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let mut linux = resources(limits);
+            // Nothing said would leave a limit as it was.
+            if linux.cpu_quota == 0 {
+                linux.cpu_quota = -1;
+            }
+            if linux.memory_limit_in_bytes == 0 {
+                linux.memory_limit_in_bytes = -1;
+            }
+            let container_id = id.to_owned();
+            self.call(wire::UpdateContainerResourcesRequest { container_id, linux: Some(linux) }).await?;
+            Ok(())
+        })
+    }
+
+    fn left_over(&self) -> Answer<'_, Vec<LeftOver>> {
+        Box::pin(async move {
+            let mut containers = self.call(wire::ListContainersRequest {}).await?.containers;
+            let mut all = Vec::new();
+            for mut sandbox in self.call(wire::ListPodSandboxRequest {}).await?.items {
+                let Some(pod_uid) = sandbox.labels.remove(POD_UID) else { continue };
+                if sandbox.state != wire::READY {
+                    self.stop_sandbox(&sandbox.id).await?;
+                    continue;
+                }
+                let (own, others): (Vec<_>, Vec<_>) =
+                    containers.into_iter().partition(|container| container.pod_sandbox_id == sandbox.id);
+                containers = others;
+                all.push(LeftOver {
+                    pod_uid,
+                    attempt: sandbox.metadata.unwrap_or_default().attempt,
+                    sandbox: Sandbox { ips: self.addresses(&sandbox.id).await?, id: sandbox.id },
+                    containers: own.into_iter().filter_map(record).collect(),
+                });
+            }
+            Ok(all)
+        })
+    }
+
+    fn images(&self) -> Answer<'_, Option<Images>> {
+        Box::pin(async move {
+            let images = self.call(wire::ListImagesRequest {}).await?.images.into_iter();
+            let images = images.map(|image| ImageRecord {
+                id: image.id,
+                names: image.repo_tags,
+                size: image.size,
+                pinned: image.pinned,
+            });
+            let images = images.collect();
+            let places = self.call(wire::ImageFsInfoRequest {}).await?.image_filesystems;
+            let place = places.into_iter().find_map(|place| Some(place.fs_id?.mountpoint));
+            Ok(place.map(|place| Images { place: place.into(), images }))
+        })
+    }
+
+    fn remove_image<'a>(&'a self, id: &'a str) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let image = wire::ImageSpec { image: id.to_owned(), user_specified_image: String::new() };
+            self.call(wire::RemoveImageRequest { image: Some(image) }).await?;
+            Ok(())
         })
     }
 
@@ -463,7 +527,7 @@ impl Runtime for Cri {
                         pod_uid: labels.remove(POD_UID)?,
                         name: labels.remove(CONTAINER_NAME)?,
                         cpu_nanos: value(cpu.usage_core_nano_seconds),
-                        cpu_nano_cores: value(cpu.usage_nano_cores),
+                        cpu_nano_cores: cpu.usage_nano_cores.map(|cores| cores.value),
                         memory_bytes: value(usage.memory.unwrap_or_default().working_set_bytes),
                         at,
                     })

@@ -37,6 +37,7 @@ calls! {
         "RemoveContainer": RemoveContainerRequest => Nothing;
         "ListContainers": ListContainersRequest => ListContainersResponse;
         "ContainerStatus": ContainerStatusRequest => ContainerStatusResponse;
+        "UpdateContainerResources": UpdateContainerResourcesRequest => Nothing;
         "ReopenContainerLog": ReopenContainerLogRequest => Nothing;
         "ExecSync": ExecSyncRequest => ExecSyncResponse;
         "Exec": ExecRequest => UrlResponse;
@@ -47,6 +48,9 @@ calls! {
     "ImageService" {
         "ImageStatus": ImageStatusRequest => ImageStatusResponse;
         "PullImage": PullImageRequest => PullImageResponse;
+        "ListImages": ListImagesRequest => ListImagesResponse;
+        "RemoveImage": RemoveImageRequest => Nothing;
+        "ImageFsInfo": ImageFsInfoRequest => ImageFsInfoResponse;
     }
 }
 
@@ -134,6 +138,8 @@ messages! {
     ListPodSandboxRequest {}
     PodSandbox {
         #[prost(string, tag = "1")] id: String,
+        #[prost(message, optional, tag = "2")] metadata: Option<PodSandboxMetadata>,
+        #[prost(int32, tag = "3")] state: i32,
         #[prost(map = "string, string", tag = "5")] labels: HashMap<String, String>,
     }
     ListPodSandboxResponse { #[prost(message, repeated, tag = "1")] items: Vec<PodSandbox>, }
@@ -212,8 +218,15 @@ messages! {
     RemoveContainerRequest { #[prost(string, tag = "1")] container_id: String, }
     ReopenContainerLogRequest { #[prost(string, tag = "1")] container_id: String, }
     ListContainersRequest {}
+    UpdateContainerResourcesRequest {
+        #[prost(string, tag = "1")] container_id: String,
+        #[prost(message, optional, tag = "2")] linux: Option<LinuxContainerResources>,
+    }
     ContainerItem {
         #[prost(string, tag = "1")] id: String,
+        #[prost(string, tag = "2")] pod_sandbox_id: String,
+        #[prost(message, optional, tag = "3")] metadata: Option<ContainerMetadata>,
+        #[prost(string, tag = "5")] image_ref: String,
         #[prost(int32, tag = "6")] state: i32,
         #[prost(map = "string, string", tag = "8")] labels: HashMap<String, String>,
     }
@@ -258,7 +271,19 @@ messages! {
     }
     UrlResponse { #[prost(string, tag = "1")] url: String, }
     ImageStatusRequest { #[prost(message, optional, tag = "1")] image: Option<ImageSpec>, }
-    Image { #[prost(string, tag = "1")] id: String, }
+    Image {
+        #[prost(string, tag = "1")] id: String,
+        #[prost(string, repeated, tag = "2")] repo_tags: Vec<String>,
+        #[prost(uint64, tag = "4")] size: u64,
+        #[prost(bool, tag = "8")] pinned: bool,
+    }
+    ListImagesRequest {}
+    ListImagesResponse { #[prost(message, repeated, tag = "1")] images: Vec<Image>, }
+    RemoveImageRequest { #[prost(message, optional, tag = "1")] image: Option<ImageSpec>, }
+    ImageFsInfoRequest {}
+    FilesystemIdentifier { #[prost(string, tag = "1")] mountpoint: String, }
+    FilesystemUsage { #[prost(message, optional, tag = "2")] fs_id: Option<FilesystemIdentifier>, }
+    ImageFsInfoResponse { #[prost(message, repeated, tag = "1")] image_filesystems: Vec<FilesystemUsage>, }
     ImageStatusResponse { #[prost(message, optional, tag = "1")] image: Option<Image>, }
     AuthConfig {
         #[prost(string, tag = "1")] username: String,
@@ -293,6 +318,8 @@ messages! {
 pub(super) const POD: i32 = 0;
 pub(super) const CONTAINER: i32 = 1;
 pub(super) const NODE: i32 = 2;
+/// `PodSandboxState`.
+pub(super) const READY: i32 = 0;
 /// `ContainerState`.
 pub(super) const RUNNING: i32 = 1;
 pub(super) const EXITED: i32 = 2;

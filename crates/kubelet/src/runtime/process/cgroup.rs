@@ -95,7 +95,33 @@ fn settings(controller: &str, limits: &Limits) -> Vec<(&'static str, String)> {
     all
 }
 
+/// What takes a limit away again.
+fn unlimited(controller: &str, limits: &Limits) -> Vec<(&'static str, &'static str)> {
+    let (memory, cpu) = (limits.memory_bytes <= 0, limits.cpu_limit_milli <= 0);
+    let all = [
+        ("", "memory.max", "max", memory),
+        ("memory", "memory.limit_in_bytes", "-1", memory),
+        ("", "cpu.max", "max", cpu),
+        ("cpu", "cpu.cfs_quota_us", "-1", cpu),
+    ];
+    let here = all.into_iter().filter(|(of, .., applies)| *of == controller && *applies);
+    here.map(|(_, file, text, _)| (file, text)).collect()
+}
+
 impl Group {
+    /// Other limits for those that are in it.
+    pub(super) fn update(&self, limits: &Limits) -> std::io::Result<()> {
+        for (controller, dir) in &self.dirs {
+            for (file, text) in settings(controller, limits) {
+                fs::write(dir.join(file), text)?;
+            }
+            for (file, text) in unlimited(controller, limits) {
+                fs::write(dir.join(file), text)?;
+            }
+        }
+        Ok(())
+    }
+
     /// The files that take processes in.
     pub(super) fn procs(&self) -> Vec<PathBuf> {
         self.dirs.iter().map(|(_, dir)| dir.join("cgroup.procs")).collect()

@@ -36,8 +36,8 @@ use crate::{
     lifecycle::Exit,
     logs::{LogWriter, Stream},
     runtime::{
-        ContainerConfig, ContainerRecord, ContainerStats, ExecConfig, Input, Output, RuntimeError, SandboxConfig,
-        Session, TerminalSize,
+        ContainerConfig, ContainerRecord, ContainerStats, ExecConfig, Input, Limits, Output, RuntimeError,
+        SandboxConfig, Session, TerminalSize,
     },
 };
 
@@ -104,7 +104,14 @@ impl Container {
 
     pub(super) fn record(&self) -> ContainerRecord {
         let running = self.pid.load(Ordering::Acquire) != 0 && self.exit.borrow().is_none();
-        ContainerRecord { id: self.id.clone(), pod_uid: self.pod_uid.clone(), name: self.name.clone(), running }
+        ContainerRecord {
+            id: self.id.clone(),
+            pod_uid: self.pod_uid.clone(),
+            name: self.name.clone(),
+            attempt: self.config.attempt,
+            running,
+            image: self.config.image_ref.clone(),
+        }
     }
 
     /// Starts the shim and waits until it has become the command, or says why not.
@@ -293,11 +300,15 @@ impl Container {
         let _ = std::fs::remove_dir_all(&self.spec.dir);
     }
 
+    pub(super) fn update_limits(&self, limits: &Limits) -> std::io::Result<()> {
+        self.group.update(limits)
+    }
+
     pub(super) fn stats(&self, now: Timestamp) -> Option<ContainerStats> {
         let pid = Some(self.pid.load(Ordering::Acquire)).filter(|pid| *pid != 0 && self.exit.borrow().is_none())?;
         let (cpu_nanos, memory_bytes) = self.group.usage().or_else(|| process_usage(pid))?;
         let (pod_uid, name) = (self.pod_uid.clone(), self.name.clone());
-        Some(ContainerStats { pod_uid, name, cpu_nanos, cpu_nano_cores: 0, memory_bytes, at: Some(now) })
+        Some(ContainerStats { pod_uid, name, cpu_nanos, cpu_nano_cores: None, memory_bytes, at: Some(now) })
     }
 
     fn exec_command(&self, shim: &Path, argv: &[String], tty: bool, ids: &SharedIds) -> Result<Command, RuntimeError> {

@@ -27,8 +27,8 @@ use spec::{MountSpec, Namespaces, Spec};
 use tokio::process::Command;
 
 use super::{
-    Answer, ContainerConfig, ContainerRecord, ContainerStats, ExecConfig, ImageRequest, Runtime, RuntimeError, Sandbox,
-    SandboxConfig, Streaming,
+    Answer, ContainerConfig, ContainerRecord, ContainerStats, ExecConfig, ImageRequest, Limits, Runtime, RuntimeError,
+    Sandbox, SandboxConfig, Streaming,
 };
 use crate::lifecycle::Exit;
 
@@ -216,6 +216,10 @@ impl Runtime for Process {
         true
     }
 
+    fn rotates_logs(&self) -> bool {
+        true
+    }
+
     fn limitations(&self) -> Vec<String> {
         let own = self.settings.namespaces;
         let facts = [
@@ -318,6 +322,16 @@ impl Runtime for Process {
 
     fn wait<'a>(&'a self, id: &'a str) -> Answer<'a, Exit> {
         Box::pin(async move { Ok(self.container(id)?.ended().await) })
+    }
+
+    fn update_limits<'a>(&'a self, id: &'a str, limits: &'a Limits) -> Answer<'a, ()> {
+        Box::pin(async move {
+            if self.settings.cgroups == Cgroups::None {
+                let text = "this machine allows no cgroups, so that limits can't be changed";
+                return Err(RuntimeError::Unsupported(text.to_owned()));
+            }
+            Ok(self.container(id)?.update_limits(limits)?)
+        })
     }
 
     fn containers(&self) -> Answer<'_, Vec<ContainerRecord>> {

@@ -1,0 +1,96 @@
+//! What a node looks after from time to time: numbers, pressure, logs that grow, images that nobody uses.
+
+use std::{collections::BTreeSet, path::Path, sync::PoisonError, time::Duration};
+
+use capstan_runtime::{EventType, ObjectReference};
+use k8s_openapi::api::core::v1::Pod;
+
+use super::{
+    Node, PodHandle, Workers, eviction,
+    images::{self, ImageGc},
+    machine::{self, Signals},
+    register::Health,
+};
+use crate::logs;
+
+impl Node {
+    /// Asks the runtime what containers use.
+    pub(super) async fn measure(&self) {
+        if let Ok(mut stats) = self.shared.runtime.stats().await {
+            stats.extend(machine::usage(self.shared.clock.now()));
+            crate::metrics::keep(&self.shared, stats);
+        }
+    }
+
+    /// Ends one pod if the machine needs what it uses.
+    pub(super) fn evict(&self, health: &Health, signals: &Signals, workers: &Workers) {
+        let active = self.active(workers, "");
+        let usage = self.shared.usage.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let memory = |pod: &Pod| {
+            let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+            usage.iter().filter(|stats| stats.pod_uid == uid).map(|stats| stats.memory_bytes).sum()
+        };
+        let pods: Vec<(&Pod, u64)> = active.iter().map(|pod| (pod, memory(pod))).collect();
+        let Some((victim, message)) = eviction::victim(health, signals, &self.thresholds, &pods) else { return };
+        let uid = victim.metadata.uid.clone().unwrap_or_default();
+        if let Some((desired, _)) = workers.get(&uid) {
+            self.shared.event(victim, None, true, "Evicted", message.clone());
+            let grace = Some(Duration::ZERO);
+            desired.send_modify(|desired| desired.fail = Some(("Evicted".to_owned(), message, grace, true)));
+        }
+    }
+
+    /// Begins logs anew that have grown too large, where the runtime does not do that itself.
+    pub(super) async fn rotate_logs(&self) {
+        let runtime = &self.shared.runtime;
+        if runtime.rotates_logs() {
+            return;
+        }
+        let handles: Vec<PodHandle> = self.shared.pods().values().cloned().collect();
+        for handle in handles {
+            for (name, container) in handle.containers.iter().filter(|(_, container)| container.running) {
+                let path = handle.logs.join(name).join(format!("{}.log", container.attempt));
+                if std::fs::metadata(&path).is_ok_and(|meta| meta.len() > logs::MAX_LOG_SIZE)
+                    && let Err(error) = self.rotate(&path, &container.id).await
+                {
+                    self.shared.log(&format!("cannot rotate {}: {error}", path.display()));
+                }
+            }
+        }
+    }
+
+    async fn rotate(&self, path: &Path, id: &str) -> Result<(), String> {
+        let moved = logs::rotate(path, self.shared.clock.now()).map_err(|error| error.to_string())?;
+        if let Err(error) = self.shared.runtime.reopen_log(id).await {
+            // The engine still writes to the old file: it gets its name back.
+            let _ = std::fs::rename(moved, path);
+            return Err(error.to_string());
+        }
+        Ok(())
+    }
+
+    /// Deletes images that nobody uses when the disk that they are on is too full.
+    pub(super) async fn collect_images(&self, known: &mut ImageGc, node: &ObjectReference) {
+        let (runtime, now) = (&self.shared.runtime, self.shared.clock.now());
+        let (Ok(Some(there)), Ok(containers)) = (runtime.images().await, runtime.containers().await) else { return };
+        let used: BTreeSet<String> = containers.into_iter().map(|container| container.image).collect();
+        known.observe(&there.images, &used, now);
+        let signals = machine::signals(&there.place);
+        let (capacity, available) = (signals.disk_capacity, signals.disk_available);
+        let Some(wanted) = images::to_free(capacity, available) else { return };
+        let mut freed = 0;
+        for image in known.unused(&there.images, now) {
+            if freed >= wanted {
+                break;
+            }
+            match runtime.remove_image(&image.id).await {
+                Ok(()) => freed += image.size,
+                Err(error) => self.shared.log(&format!("cannot remove image {}: {error}", image.id)),
+            }
+        }
+        if freed < wanted {
+            let message = images::not_enough(capacity, available, freed);
+            self.shared.recorder.event(node, EventType::Warning, "FreeDiskSpaceFailed", message);
+        }
+    }
+}
