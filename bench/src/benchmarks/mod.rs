@@ -1,4 +1,4 @@
-//! The benchmarks, one file each. B11 to B14 come with the scheduler, the controllers and the client.
+//! The benchmarks, one file each. B12 to B14 come with the controllers and the client.
 
 mod b01_start;
 mod b02_idle;
@@ -10,6 +10,7 @@ mod b07_watch;
 mod b08_stalled;
 mod b09_recreate;
 mod b10_restart;
+mod b11_schedule;
 mod b15_kinds;
 
 use crate::bench::Bench;
@@ -27,11 +28,12 @@ pub(crate) enum Benchmark {
     Stalled,
     Recreate,
     Restart,
+    Schedule,
     Kinds,
 }
 
 impl Benchmark {
-    pub(crate) const ALL: [Benchmark; 11] = [
+    pub(crate) const ALL: [Benchmark; 12] = [
         Benchmark::Start,
         Benchmark::Idle,
         Benchmark::Write,
@@ -42,6 +44,7 @@ impl Benchmark {
         Benchmark::Stalled,
         Benchmark::Recreate,
         Benchmark::Restart,
+        Benchmark::Schedule,
         Benchmark::Kinds,
     ];
 
@@ -65,6 +68,7 @@ impl Benchmark {
             Benchmark::Stalled => ("B8", "Watchers beside one that does not read"),
             Benchmark::Recreate => ("B9", "Delete and create among many objects, seen by a watcher"),
             Benchmark::Restart => ("B10", "Restart with many pods"),
+            Benchmark::Schedule => ("B11", "Pods get nodes: a scheduler on its server"),
             Benchmark::Kinds => ("B15", "Custom kinds installed and served"),
         }
     }
@@ -94,6 +98,7 @@ pub(crate) async fn run(bench: &mut Bench, chosen: &[Benchmark]) {
             Benchmark::Stalled => b08_stalled::run(bench).await,
             Benchmark::Recreate => b09_recreate::run(bench).await,
             Benchmark::Restart => b10_restart::run(bench).await,
+            Benchmark::Schedule => b11_schedule::run(bench).await,
             Benchmark::Kinds => b15_kinds::run(bench).await,
         };
         if let Err(error) = done {

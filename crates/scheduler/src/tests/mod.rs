@@ -1,6 +1,8 @@
 //! The core as a whole: small clusters, one pod, and what comes of it.
 
 mod cases;
+mod devices;
+mod forgotten;
 mod properties;
 
 use std::sync::Arc;
