@@ -225,7 +225,15 @@ impl Core {
     fn fail(&mut self, profile: &Profile, pod: &Arc<PodInfo>, search: &mut Search) -> Outcome {
         let cycle = Cycle { pod, cache: &self.cache };
         let (mut reasons, mut victims, mut nomination) = (Vec::new(), None, Some(String::new()));
+        let filters = profile.filters();
         for (plugin, _) in profile.at(Point::PostFilter) {
+            let position = filters.iter().position(|filter| filter.name() == plugin.name());
+            if position.is_some_and(|position| position >= search.class.asked) {
+                // It was not asked before and knows nothing of the pod. Upstream says it so, and leaves it at that.
+                reasons = vec!["not found".to_owned()];
+                nomination = None;
+                break;
+            }
             reasons.extend(plugin.post_filter(cycle));
             let Some(args) = plugin.preemption() else { continue };
             let made =

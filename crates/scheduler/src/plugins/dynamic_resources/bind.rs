@@ -133,29 +133,36 @@ impl DynamicResources {
         if claim.metadata.deletion_timestamp.is_some() {
             return overtaken(&claim, "deleted");
         }
+        // Only what changes is written: what drivers are to be told is not to be written in another way than it was.
         if let Some(new) = new {
             if allocation(&claim).is_some() {
                 return overtaken(&claim, "allocated elsewhere");
             }
-            let finalizers = claim.metadata.finalizers.get_or_insert_default();
+            let mut finalizers = claim.metadata.finalizers.clone().unwrap_or_default();
             if !finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
                 finalizers.push(FINALIZER.to_owned());
-                claim = api(context, &claim).update(&claim).await.map_err(Write::Refused)?;
+                let version = &claim.metadata.resource_version;
+                let patch = json!({"metadata": {"resourceVersion": version, "finalizers": finalizers}});
+                claim = api(context, &claim).patch(name(&claim), &Patch::Merge(patch)).await.map_err(Write::Refused)?;
             }
             claim.status.get_or_insert_default().allocation = Some(new.clone());
         }
-        let users = claim.status.get_or_insert_default().reserved_for.get_or_insert_default();
-        users.push(ResourceClaimConsumerReference {
+        let status = claim.status.get_or_insert_default();
+        status.reserved_for.get_or_insert_default().push(ResourceClaimConsumerReference {
             api_group: None,
             resource: "pods".to_owned(),
             name: pod.name().to_owned(),
             uid: pod.uid.to_string(),
         });
-        let Some(allocation) = claim.status.get_or_insert_default().allocation.as_mut() else {
+        let Some(allocation) = status.allocation.as_mut() else {
             return overtaken(&claim, "deallocated elsewhere");
         };
         allocation.allocation_timestamp.get_or_insert_with(|| Time(context.clock.now()));
-        api(context, &claim).update_status(&claim).await.map_err(Write::Refused)
+        let patch = json!({
+            "metadata": {"resourceVersion": claim.metadata.resource_version},
+            "status": {"allocation": status.allocation, "reservedFor": status.reserved_for},
+        });
+        api(context, &claim).patch_status(name(&claim), &Patch::Merge(patch)).await.map_err(Write::Refused)
     }
 
     async fn until_ready(&self, context: &BindContext, claims: &[Arc<ResourceClaim>]) -> Result<(), String> {
@@ -182,9 +189,11 @@ impl DynamicResources {
         for chore in chores {
             match chore {
                 Chore::Deallocate(claim) => {
-                    let mut freed = (*claim).clone();
-                    freed.status = None;
-                    if api(context, &claim).update_status(&freed).await.is_ok() {
+                    let patch = json!({
+                        "metadata": {"resourceVersion": claim.metadata.resource_version},
+                        "status": {"allocation": null, "reservedFor": null, "devices": null},
+                    });
+                    if api(context, &claim).patch_status(name(&claim), &Patch::Merge(patch)).await.is_ok() {
                         self.lock().late.remove(uid(&claim));
                     }
                 }
