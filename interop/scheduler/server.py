@@ -67,7 +67,8 @@ class Server:
 
     def ask(self, method, where, body=None, content_type=None):
         headers = dict(self.headers, **({"Content-Type": content_type} if content_type else {}))
-        data = json.dumps(body).encode() if body is not None else None
+        # Without spaces, as other clients write: what drivers are to be told is compared byte by byte.
+        data = json.dumps(body, separators=(",", ":")).encode() if body is not None else None
         request = urllib.request.Request(self.url + where, data, headers, method=method)
         try:
             with urllib.request.urlopen(request, context=self.context) as answer:

@@ -123,7 +123,7 @@ impl Inventory {
         if search.run()? {
             return search.answer(node).map(Some);
         }
-        match pools.iter().any(|pool| pool.is_invalid()) {
+        match pools.iter().any(pools::Pool::is_invalid) {
             true => Err(AllocateError::Node("invalid resource pools were encountered")),
             false => Ok(None),
         }

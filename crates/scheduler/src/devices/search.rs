@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use capstan_api::Quantity;
 use k8s_openapi::api::{
     core::v1::Node,
     resource::v1::{Device, DeviceTaint, DeviceToleration},
@@ -265,7 +266,7 @@ impl<'a> Search<'a> {
         if taking.counted {
             let candidate = self.candidates[taking.number];
             if let Some(left) = self.left.get_mut(&candidate.pool) {
-                change(left, candidate.device, |left, by| left.add(by));
+                change(left, candidate.device, Quantity::add);
             }
         }
     }
@@ -283,21 +284,21 @@ impl<'a> Search<'a> {
                     device: device.name.clone(),
                 };
                 for device in devices(slice).iter().filter(|device| taken.is_taken(&id(device))) {
-                    change(&mut left, device, |left, by| left.sub(by));
+                    change(&mut left, device, Quantity::sub);
                 }
             }
             left
         });
-        change(left, candidate.device, |left, by| left.sub(by));
+        change(left, candidate.device, Quantity::sub);
         let enough = left.values().flat_map(Amounts::values).all(|left| left.signum() >= 0);
         if !enough {
-            change(left, candidate.device, |left, by| left.add(by));
+            change(left, candidate.device, Quantity::add);
         }
         enough
     }
 }
 
-fn change(counters: &mut Counters, device: &Device, by: impl Fn(&mut capstan_api::Quantity, &capstan_api::Quantity)) {
+fn change(counters: &mut Counters, device: &Device, by: impl Fn(&mut Quantity, &Quantity)) {
     for consumed in device.consumes_counters.iter().flatten() {
         let Some(set) = counters.get_mut(&consumed.counter_set) else { continue };
         for (name, counter) in &consumed.counters {
