@@ -1,6 +1,6 @@
-//! B11: pods get nodes. The workloads are those that upstream's scheduler_perf measures, under its names; each scheduler runs
-//! as a process of its own on its own server, and what counts is how many pods a second have a node, from the first
-//! create on.
+//! B11: pods get nodes. The workloads are those that upstream's scheduler_perf measures, under its names. Each
+//! scheduler runs as a process of its own on its own server, and what counts is how many pods a second have a node,
+//! from the first create on.
 
 use std::{
     fs,
@@ -31,7 +31,7 @@ const GOAL: f64 = 5.0;
 const PATIENCE: Duration = Duration::from_secs(300);
 /// How often it is looked whether all have theirs.
 const LOOK: Duration = Duration::from_millis(1);
-/// How long a scheduler that was just started is left alone, so that what it is made of is not counted as what it keeps.
+/// How long a scheduler that was just started is left alone, so that its own size is not counted as what it keeps.
 const SETTLE: Duration = Duration::from_secs(1);
 /// How often a pod comes that fits nowhere, where that is part of the workload.
 const CHURN: Duration = Duration::from_millis(200);
@@ -182,7 +182,8 @@ fn start(server: &Running) -> Result<Process, String> {
     let (address, at) = (server.endpoint.address(), directory.display());
     let kubeconfig = format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: it\n\
-         clusters: [{{name: it, cluster: {{server: \"https://{address}\", certificate-authority: \"{at}/pki/ca.crt\"}}}}]\n\
+         clusters: [{{name: it, cluster: {{server: \"https://{address}\", \
+         certificate-authority: \"{at}/pki/ca.crt\"}}}}]\n\
          users: [{{name: it, user: {{token: \"{token}\"}}}}]\n\
          contexts: [{{name: it, context: {{cluster: it, user: it}}}}]\n"
     );

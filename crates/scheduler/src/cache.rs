@@ -58,8 +58,8 @@ struct Image {
     nodes: u32,
 }
 
-/// A label with its value, and how many nodes have it. Numbers are used again when no node has the pair any more: whoever
-/// keeps them starts anew when labels of nodes change.
+/// A label with its value, and how many nodes have it. Numbers are used again when no node has the pair any more:
+/// whoever keeps them starts anew when labels of nodes change.
 #[derive(Debug)]
 struct UsedPair {
     pair: Pair,

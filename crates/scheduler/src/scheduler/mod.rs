@@ -28,8 +28,8 @@ use crate::{
 /// many, no other pod is looked at.
 const MAX_IN_FLIGHT: usize = 512;
 
-/// How many pods may wait for volumes, for devices or for leave to go to their nodes, besides. When there are more, they
-/// count as being on their way.
+/// How many pods may wait for volumes, for devices or for leave to go to their nodes, besides. When there are more,
+/// they count as being on their way.
 const MAX_WAITING: usize = 1 << 14;
 
 /// How many pods are looked at before others get a turn on the same thread.

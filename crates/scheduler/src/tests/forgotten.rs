@@ -1,5 +1,5 @@
-//! No pod is forgotten: whenever something happens after which a refused pod would fit, the queue has heard of it and tries the
-//! pod again.
+//! No pod is forgotten: whenever something happens after which a refused pod would fit, the queue has heard of it and
+//! tries the pod again.
 
 use std::{sync::Arc, time::Duration};
 
