@@ -244,7 +244,7 @@ async fn binds() {
 #[tokio::test]
 async fn has_a_say_in_evictions() {
     let cluster = cluster().await;
-    for (name, node) in [("x", "a"), ("y", "b")] {
+    for (name, node) in [("one", "a"), ("two", "b")] {
         cluster.pod(name, "1", &format!("nodeName: {node},")).await;
     }
     let agrees = Arc::new(AtomicBool::new(false));

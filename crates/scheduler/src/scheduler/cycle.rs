@@ -88,11 +88,14 @@ pub(super) async fn step(shared: &Arc<Shared>) -> Option<Option<Moment>> {
     match outcome {
         Outcome::Placed { slot, .. } => place(shared, at, queued, slot, started, permit),
         Outcome::Unschedulable { diagnosis, victims, nomination } => {
-            let refusal = Refusal::unschedulable(&diagnosis, nomination);
             if profile.preemption().is_some() {
                 shared.lock().metrics.preemption(victims.as_ref().map(|victims| victims.pods.len()));
             }
+            let wanted = victims.is_some();
             let victims = agreed(shared, &queued.pod, victims).await;
+            // Where nobody is evicted there is nothing to wait for.
+            let nomination = if wanted && victims.is_none() { Some(String::new()) } else { nomination };
+            let refusal = Refusal::unschedulable(&diagnosis, nomination);
             if let Some(victims) = victims {
                 preempt(shared, at, &queued.pod, victims);
             }
