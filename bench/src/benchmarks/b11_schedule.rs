@@ -3,6 +3,7 @@
 //! from the first create on.
 
 use std::{
+    collections::HashSet,
     fs,
     sync::{
         Arc,
@@ -11,14 +12,15 @@ use std::{
     time::Duration,
 };
 
-use bytes::{Buf as _, BytesMut};
+use bytes::BytesMut;
 use capstan_clock::{Clock, RealClock};
 use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
 use tokio::task::JoinHandle;
 
 use crate::{
     bench::Bench,
-    client::Call,
+    client::{Call, Connection},
     load,
     process::Process,
     result::{Case, Sample},
@@ -279,24 +281,28 @@ struct Bound {
 
 impl Bound {
     async fn watch(server: &Running, namespace: &str) -> Result<Self, String> {
-        // A pod that gets a node begins to match, and whatever begins to match is told as added.
         let path = format!("/api/v1/namespaces/{namespace}/pods?watch=true&fieldSelector=spec.nodeName%21%3D");
         let connection = server.connect().await?;
-        let mut body = connection.open(Call::get(path)).await.map_err(|error| format!("watching: {error}"))?;
+        let mut body = Some(open(&connection, &path).await?);
         let count = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&count);
         let reader = tokio::spawn(async move {
-            // Held while it is read from.
-            let _connection = connection;
-            let mut text = BytesMut::new();
-            while let Some(Ok(frame)) = body.frame().await {
-                let Ok(data) = frame.into_data() else { continue };
-                text.extend_from_slice(&data);
-                while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
-                    if text.starts_with(br#"{"type":"ADDED""#) {
-                        counter.fetch_add(1, Ordering::Relaxed);
+            let mut names = HashSet::new();
+            loop {
+                // A server may end a watch that it finds too slow; the next one begins with all that there is.
+                let Some(mut body) = body.take() else {
+                    RealClock::new().sleep(LOOK).await;
+                    body = open(&connection, &path).await.ok();
+                    continue;
+                };
+                let mut text = BytesMut::new();
+                while let Some(Ok(frame)) = body.frame().await {
+                    let Ok(data) = frame.into_data() else { continue };
+                    text.extend_from_slice(&data);
+                    while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
+                        names.extend(name(&text.split_to(end + 1)));
+                        counter.store(names.len() as u64, Ordering::Relaxed);
                     }
-                    text.advance(end + 1);
                 }
             }
         });
@@ -326,6 +332,17 @@ impl Drop for Bound {
     }
 }
 
+async fn open(connection: &Connection, path: &str) -> Result<Incoming, String> {
+    connection.open(Call::get(path)).await.map_err(|error| format!("watching: {error}"))
+}
+
+/// The name of the pod of an event: the first name in it that is one of ours.
+fn name(event: &[u8]) -> Option<Vec<u8>> {
+    const MARK: &[u8] = br#""name":"pod-"#;
+    let at = event.windows(MARK.len()).position(|window| window == MARK)? + MARK.len();
+    Some(event[at..].iter().copied().take_while(|byte| *byte != b'"').collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -346,6 +363,13 @@ mod tests {
         for body in pods.chain([node(1, 0), node(1, 3)]) {
             assert!(capstan_api::json::parse(body.as_bytes()).is_ok(), "{body}");
         }
+    }
+
+    #[test]
+    fn names_of_events() {
+        let event = br#"{"type":"ADDED","object":{"metadata":{"name":"pod-17","labels":{}},"spec":{"name":"pod-1"}}}"#;
+        assert_eq!(name(event).as_deref(), Some(&b"17"[..]));
+        assert_eq!(name(b"{}"), None);
     }
 
     #[test]
