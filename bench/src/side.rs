@@ -189,6 +189,11 @@ impl Running {
         }
     }
 
+    /// Where its state is.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// One more connection.
     pub(crate) async fn connect(&self) -> Result<Connection, String> {
         self.endpoint.connect().await.map_err(|error| format!("{}: {error}", self.side.name()))

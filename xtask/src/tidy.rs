@@ -15,7 +15,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("capstan-client", &["api", "clock"]),
     ("capstan-runtime", &["client", "api", "clock"]),
     ("capstan-controllers", &["runtime", "client", "api", "clock"]),
-    ("capstan-scheduler", &["runtime", "client", "api", "clock"]),
+    ("capstan-scheduler", &["runtime", "client", "api", "cel", "clock"]),
     ("capstan-kubelet", &["runtime", "client", "api", "clock"]),
     ("capstan", &["api", "storage", "server", "clock", "client", "runtime", "controllers", "scheduler", "kubelet"]),
     ("cnat", &["runtime", "client", "api"]),

@@ -1,4 +1,4 @@
-//! The benchmarks, one file each. B11, B13 and B14 come with the scheduler and the client.
+//! The benchmarks, one file each.
 
 mod b01_start;
 mod b02_idle;
@@ -10,6 +10,7 @@ mod b07_watch;
 mod b08_stalled;
 mod b09_recreate;
 mod b10_restart;
+mod b11_schedule;
 mod b12_controllers;
 mod b15_kinds;
 
@@ -28,12 +29,13 @@ pub(crate) enum Benchmark {
     Stalled,
     Recreate,
     Restart,
+    Schedule,
     Controllers,
     Kinds,
 }
 
 impl Benchmark {
-    pub(crate) const ALL: [Benchmark; 12] = [
+    pub(crate) const ALL: [Benchmark; 13] = [
         Benchmark::Start,
         Benchmark::Idle,
         Benchmark::Write,
@@ -44,6 +46,7 @@ impl Benchmark {
         Benchmark::Stalled,
         Benchmark::Recreate,
         Benchmark::Restart,
+        Benchmark::Schedule,
         Benchmark::Controllers,
         Benchmark::Kinds,
     ];
@@ -68,9 +71,8 @@ impl Benchmark {
             Benchmark::Stalled => ("B8", "Watchers beside one that does not read"),
             Benchmark::Recreate => ("B9", "Delete and create among many objects, seen by a watcher"),
             Benchmark::Restart => ("B10", "Restart with many pods"),
-            Benchmark::Controllers => {
-                ("B12", "A ReplicaSet grows: time until all is ready, requests, the manager's memory")
-            }
+            Benchmark::Schedule => ("B11", "Pods get nodes: a scheduler on its server"),
+            Benchmark::Controllers => ("B12", "A ReplicaSet grows: time until all is ready, requests, memory of the manager"),
             Benchmark::Kinds => ("B15", "Custom kinds installed and served"),
         }
     }
@@ -80,7 +82,8 @@ impl Benchmark {
         if names.is_empty() {
             return Ok(Benchmark::ALL.to_vec());
         }
-        let find = |name: &String| Benchmark::ALL.into_iter().find(|benchmark| benchmark.id() == name);
+        let find =
+            |name: &String| Benchmark::ALL.into_iter().find(|benchmark| benchmark.id().eq_ignore_ascii_case(name));
         names.iter().map(|name| find(name).ok_or(format!("there is no benchmark {name}; `list` names all"))).collect()
     }
 }
@@ -100,6 +103,7 @@ pub(crate) async fn run(bench: &mut Bench, chosen: &[Benchmark]) {
             Benchmark::Stalled => b08_stalled::run(bench).await,
             Benchmark::Recreate => b09_recreate::run(bench).await,
             Benchmark::Restart => b10_restart::run(bench).await,
+            Benchmark::Schedule => b11_schedule::run(bench).await,
             Benchmark::Controllers => b12_controllers::run(bench).await,
             Benchmark::Kinds => b15_kinds::run(bench).await,
         };

@@ -221,9 +221,14 @@ pub(crate) fn scheduler(arguments: &[&str]) -> Result<(), String> {
             None => SchedulerConfig::default(),
         };
         let client = flags.client("kube-scheduler").await?;
-        let manager = flags.manager(&client, "kube-scheduler").runnable(move |ctx| async move {
+        let manager = flags.manager(&client, "kube-scheduler");
+        let registry = manager.metrics_registry().clone();
+        let manager = manager.runnable(move |ctx| async move {
             let (clock, ids) = (Arc::clone(ctx.clock()), Arc::clone(ctx.ids()));
-            Scheduler::new(ctx.client().clone(), clock, ids, config).run(ctx.stop().clone()).await;
+            let scheduler = Scheduler::new(ctx.client().clone(), clock, ids, config);
+            let handle = scheduler.handle();
+            registry.register(move |families| handle.collect(families));
+            scheduler.run(ctx.stop().clone()).await;
             Ok(())
         });
         manager.run().await.map_err(|error| error.to_string())

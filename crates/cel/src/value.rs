@@ -104,6 +104,8 @@ pub(crate) type Entries<'a> = BTreeMap<Key, (Val<'a>, Val<'a>)>;
 pub enum Map<'a> {
     /// Made by the expression.
     Made(MadeMap<'a>),
+    /// The same, with a value for every key that is not there.
+    Defaulted(MadeMap<'a>, Rc<Val<'a>>),
     /// Part of an object.
     View(MapView<'a>),
 }
@@ -160,6 +162,21 @@ impl<'a> Val<'a> {
     pub fn map(entries: impl IntoIterator<Item = (Val<'a>, Val<'a>)>) -> Self {
         let entries = entries.into_iter().map(|(key, value)| (Key::of(&key), (key, value))).collect();
         Val::Map(Map::Made(MadeMap(Rc::new(entries))))
+    }
+
+    /// A map that gives `default` for every key that it does not have; `in` tells which it has.
+    #[must_use]
+    pub fn map_with_default(entries: impl IntoIterator<Item = (Val<'a>, Val<'a>)>, default: Val<'a>) -> Self {
+        let entries = entries.into_iter().map(|(key, value)| (Key::of(&key), (key, value))).collect();
+        Val::Map(Map::Defaulted(MadeMap(Rc::new(entries)), Rc::new(default)))
+    }
+
+    /// A semantic version.
+    ///
+    /// # Errors
+    /// Says why it is none.
+    pub fn semver(text: &str) -> Result<Self, String> {
+        crate::functions::semver::parse(text).map(|version| Val::Semver(Rc::new(version)))
     }
 
     /// Something, as an optional.
@@ -289,7 +306,7 @@ impl<'a> Map<'a> {
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
-            Map::Made(map) => map.0.len(),
+            Map::Made(map) | Map::Defaulted(map, _) => map.0.len(),
             Map::View(view) => view.map.len(),
         }
     }
@@ -304,14 +321,25 @@ impl<'a> Map<'a> {
     pub(crate) fn find(&self, key: &Val<'_>) -> Option<Outcome<'a>> {
         match self {
             Map::Made(map) => map.0.get(&Key::of(key)).map(|(_, value)| Ok(value.clone())),
+            Map::Defaulted(map, default) => {
+                Some(Ok(map.0.get(&Key::of(key)).map_or_else(|| Val::clone(default), |(_, value)| value.clone())))
+            }
             Map::View(view) => view.find(key),
+        }
+    }
+
+    /// Whether there is something under a key.
+    pub(crate) fn contains(&self, key: &Val<'_>) -> Result<bool, EvalError> {
+        match self {
+            Map::Made(map) | Map::Defaulted(map, _) => Ok(map.0.contains_key(&Key::of(key))),
+            Map::View(view) => view.find(key).transpose().map(|found| found.is_some()),
         }
     }
 
     /// The keys.
     pub(crate) fn keys(&self) -> Vec<Val<'a>> {
         match self {
-            Map::Made(map) => map.0.values().map(|(key, _)| key.clone()).collect(),
+            Map::Made(map) | Map::Defaulted(map, _) => map.0.values().map(|(key, _)| key.clone()).collect(),
             Map::View(view) => view.keys(),
         }
     }

@@ -15,6 +15,7 @@ use crate::{
     node_info::{NodeInfo, Pair},
     node_tree::NodeTree,
     pod_info::{PodInfo, labels_of},
+    selectors::NO_LABELS,
     world::World,
 };
 
@@ -57,6 +58,14 @@ struct Image {
     nodes: u32,
 }
 
+/// A label with its value, and how many nodes have it. Numbers are used again when no node has the pair any more:
+/// whoever keeps them starts anew when labels of nodes change.
+#[derive(Debug)]
+struct UsedPair {
+    pair: Pair,
+    nodes: u32,
+}
+
 /// Nodes, pods and what else decisions depend on.
 #[derive(Debug, Default)]
 pub struct Cache {
@@ -71,7 +80,8 @@ pub struct Cache {
     topology_version: u64,
     images: HashMap<String, Image>,
     images_version: u64,
-    pairs: HashMap<(Arc<str>, String), Pair>,
+    pairs: HashMap<(Arc<str>, String), UsedPair>,
+    free_pairs: Vec<Pair>,
     claim_users: HashMap<String, u32>,
     /// The rest of the cluster.
     pub world: World,
@@ -203,6 +213,7 @@ impl Cache {
         if !same {
             self.topology_version += 1;
             let labels = labels_of(node.metadata.labels.as_ref());
+            self.release_pairs(old.as_deref());
             let pairs = labels.iter().map(|(key, value)| self.pair(key, value)).collect();
             self.nodes[slot.index()].pairs = pairs;
             self.tree.put(slot, &node);
@@ -216,6 +227,7 @@ impl Cache {
         let Some(old) = self.nodes[slot.index()].clone_node() else { return };
         self.count_images(Some(&old), None);
         self.topology_version += 1;
+        self.release_pairs(Some(&old));
         self.tree.remove(slot);
         let node = self.touch(slot);
         node.present = false;
@@ -235,9 +247,23 @@ impl Cache {
 
     fn pair(&mut self, key: &str, value: &str) -> (Arc<str>, Pair) {
         let key: Arc<str> = key.into();
-        let next = Pair(self.pairs.len() as u32);
-        let pair = *self.pairs.entry((Arc::clone(&key), value.to_owned())).or_insert(next);
-        (key, pair)
+        let (in_use, free) = (self.pairs.len() + self.free_pairs.len(), &mut self.free_pairs);
+        let used = self.pairs.entry((Arc::clone(&key), value.to_owned()));
+        let used = used.or_insert_with(|| UsedPair { pair: free.pop().unwrap_or(Pair(in_use as u32)), nodes: 0 });
+        used.nodes += 1;
+        (key, used.pair)
+    }
+
+    fn release_pairs(&mut self, old: Option<&Node>) {
+        for (key, value) in old.map_or(&NO_LABELS, |old| labels_of(old.metadata.labels.as_ref())) {
+            let key = (Arc::from(key.as_str()), value.clone());
+            let Some(used) = self.pairs.get_mut(&key) else { continue };
+            used.nodes -= 1;
+            if used.nodes == 0 {
+                self.free_pairs.push(used.pair);
+                self.pairs.remove(&key);
+            }
+        }
     }
 
     fn count_images(&mut self, old: Option<&Node>, new: Option<&Node>) {

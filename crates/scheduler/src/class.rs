@@ -51,6 +51,8 @@ pub(crate) struct Class {
     /// No node can do, and why.
     pub(crate) refused: Option<Status>,
     pub(crate) named: Option<Named>,
+    /// How many of the plugins that filter were asked before one of them said that no node can do.
+    pub(crate) asked: usize,
     memo: Vec<Memo>,
     memo_scores: Vec<i64>,
     seen: u64,
@@ -72,6 +74,7 @@ impl Class {
             scores: Vec::new(),
             refused: None,
             named: None,
+            asked: 0,
             memo: Vec::new(),
             memo_scores: Vec::new(),
             seen: cycle.cache.log_end(),
@@ -92,6 +95,7 @@ impl Class {
 
     fn make_filters(&mut self, cycle: Cycle<'_>, profile: &Profile) {
         for (position, plugin) in profile.filters().into_iter().enumerate() {
+            self.asked = position + 1;
             match plugin.pre_filter(cycle) {
                 Ok(None) => {}
                 Ok(Some(filter)) => {

@@ -12,7 +12,7 @@ use crate::{
     pod_info::PodInfo,
     preemption::{self, Victims},
     profile::Profile,
-    status::{Diagnosis, Status},
+    status::{Code, Diagnosis, Status},
 };
 
 /// Clusters with fewer nodes are looked at as a whole.
@@ -43,6 +43,8 @@ pub enum Outcome {
     },
     /// There are no nodes at all.
     NoNodes,
+    /// Something is missing that the pod cannot be looked at without.
+    Gated(Status),
     /// Something broke.
     Failed(Status),
 }
@@ -117,6 +119,9 @@ impl Core {
                 let message = format!("running PreFilter plugin \"{}\": {status}", status.plugin);
                 return Err(Outcome::Failed(Status::error(message).by(status.plugin)));
             }
+            if status.code == Code::Gated {
+                return Err(Outcome::Gated(status.clone()));
+            }
             diagnosis.blame(status);
             diagnosis.pre_filter = status.message();
             diagnosis.absent = Some(status.clone());
@@ -161,7 +166,10 @@ impl Core {
                     diagnosis.blame(&status);
                     diagnosis.statuses.push((node.slot, status));
                 }
-                Err(status) => return Err(Outcome::Failed((*status).clone())),
+                Err(status) => {
+                    let message = format!("running \"{}\" filter plugin: {status}", status.plugin);
+                    return Err(Outcome::Failed(Status::error(message).by(status.plugin)));
+                }
             }
         }
         self.next_start = (self.next_start + feasible.len() + diagnosis.statuses.len()) % self.cache.len();
@@ -217,7 +225,15 @@ impl Core {
     fn fail(&mut self, profile: &Profile, pod: &Arc<PodInfo>, search: &mut Search) -> Outcome {
         let cycle = Cycle { pod, cache: &self.cache };
         let (mut reasons, mut victims, mut nomination) = (Vec::new(), None, Some(String::new()));
+        let filters = profile.filters();
         for (plugin, _) in profile.at(Point::PostFilter) {
+            let position = filters.iter().position(|filter| filter.name() == plugin.name());
+            if position.is_some_and(|position| position >= search.class.asked) {
+                // It was not asked before and knows nothing of the pod. Upstream says it so, and leaves it at that.
+                reasons = vec!["not found".to_owned()];
+                nomination = None;
+                break;
+            }
             reasons.extend(plugin.post_filter(cycle));
             let Some(args) = plugin.preemption() else { continue };
             let made =

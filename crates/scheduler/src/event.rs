@@ -4,6 +4,7 @@ use std::{fmt, sync::Arc};
 
 use k8s_openapi::api::{
     core::v1::{Node, PersistentVolumeClaim, Pod},
+    resource::v1::ResourceClaim,
     storage::v1::{CSINode, StorageClass},
 };
 
@@ -32,6 +33,10 @@ pub enum EventResource {
     VolumeAttachment,
     /// A claim of devices.
     ResourceClaim,
+    /// What a driver of devices has.
+    ResourceSlice,
+    /// A class of devices.
+    DeviceClass,
     /// Anything.
     WildCard,
 }
@@ -148,6 +153,8 @@ pub enum EventObject {
     Node(Option<Arc<Node>>, Option<Arc<Node>>),
     /// A claim.
     Claim(Option<Arc<PersistentVolumeClaim>>, Option<Arc<PersistentVolumeClaim>>),
+    /// A claim of devices.
+    ResourceClaim(Option<Arc<ResourceClaim>>, Option<Arc<ResourceClaim>>),
     /// A class.
     StorageClass(Option<Arc<StorageClass>>, Option<Arc<StorageClass>>),
     /// What a storage driver says of a node.

@@ -9,6 +9,7 @@ pub mod cache;
 mod class;
 pub mod config;
 pub mod core;
+mod devices;
 pub mod event;
 pub mod extender;
 mod metrics;

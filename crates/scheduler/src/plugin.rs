@@ -9,7 +9,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use capstan_client::{BoxFuture, Client};
-use capstan_clock::SharedClock;
+use capstan_clock::{SharedClock, SharedIds};
 
 use crate::{
     cache::{Cache, Slot},
@@ -151,6 +151,8 @@ pub struct BindContext {
     pub client: Client,
     /// The time.
     pub clock: SharedClock,
+    /// Names for what is new.
+    pub ids: SharedIds,
 }
 
 /// How many nodes are looked at when room is to be made.
@@ -242,6 +244,14 @@ pub trait Plugin: fmt::Debug + Send + Sync + 'static {
         _node: &'a str,
     ) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// The pod is bound or gone: what was kept for it is not needed any more.
+    fn forget(&self, _pod: &PodInfo) {}
+
+    /// The pod was refused, wherever that was. The place for what has to be told to others then.
+    fn refused<'a>(&'a self, _context: &'a BindContext, _pod: &'a Arc<PodInfo>) -> BoxFuture<'a, ()> {
+        Box::pin(std::future::ready(()))
     }
 
     /// Whether a pod may go to its node now.

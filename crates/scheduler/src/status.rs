@@ -15,6 +15,8 @@ pub enum Code {
     UnschedulableAndUnresolvable,
     /// Waits for something that was asked for already.
     Pending,
+    /// Not to be looked at yet: it is put aside until something happens, and nobody is told.
+    Gated,
 }
 
 /// A refusal: what kind, by whom and why.
@@ -42,6 +44,11 @@ impl Status {
     /// Something broke.
     pub fn error(reason: impl Into<Cow<'static, str>>) -> Self {
         Status { code: Code::Error, plugin: "", reasons: vec![reason.into()] }
+    }
+
+    /// Not to be looked at yet.
+    pub fn gated(reason: impl Into<Cow<'static, str>>) -> Self {
+        Status { code: Code::Gated, plugin: "", reasons: vec![reason.into()] }
     }
 
     /// The same, said by a plugin.

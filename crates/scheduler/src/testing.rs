@@ -180,6 +180,9 @@ pub(crate) fn cluster(lines: &str) -> crate::core::Core {
             ("claim", yaml) => put::<k8s_openapi::api::core::v1::PersistentVolumeClaim>(&mut core, yaml),
             ("volume", yaml) => put::<k8s_openapi::api::core::v1::PersistentVolume>(&mut core, yaml),
             ("class", yaml) => put::<k8s_openapi::api::storage::v1::StorageClass>(&mut core, yaml),
+            ("slice", yaml) => put::<k8s_openapi::api::resource::v1::ResourceSlice>(&mut core, yaml),
+            ("devices", yaml) => put::<k8s_openapi::api::resource::v1::DeviceClass>(&mut core, yaml),
+            ("resourceclaim", yaml) => put::<k8s_openapi::api::resource::v1::ResourceClaim>(&mut core, yaml),
             ("csinode", yaml) => put::<k8s_openapi::api::storage::v1::CSINode>(&mut core, yaml),
             _ => panic!("{line}"),
         }

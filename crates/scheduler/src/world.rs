@@ -8,7 +8,7 @@ use k8s_openapi::{
         apps::v1::{ReplicaSet, StatefulSet},
         core::v1::{Namespace, PersistentVolume, PersistentVolumeClaim, ReplicationController, Service},
         policy::v1::PodDisruptionBudget,
-        resource::v1::ResourceClaim,
+        resource::v1::{DeviceClass, ResourceClaim, ResourceSlice},
         storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment},
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
@@ -87,6 +87,8 @@ known! {
     CSIStorageCapacity capacities never;
     VolumeAttachment attachments never;
     ResourceClaim resource_claims never;
+    ResourceSlice resource_slices never;
+    DeviceClass device_classes never;
 }
 
 fn never<K>(_old: Option<&K>, _new: Option<&K>) -> bool {

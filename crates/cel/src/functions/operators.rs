@@ -173,11 +173,7 @@ fn negate<'a>(call: &Call<'_, 'a>) -> Option<Outcome<'a>> {
 fn contains<'a>(call: &Call<'_, 'a>) -> Option<Outcome<'a>> {
     match call.args {
         [value, Val::List(list)] => Some(super::lists::contains(list, value).map(Val::Bool)),
-        [key, Val::Map(map)] => Some(match map.find(key) {
-            Some(Err(error)) => Err(error),
-            Some(Ok(_)) => Ok(Val::Bool(true)),
-            None => Ok(Val::Bool(false)),
-        }),
+        [key, Val::Map(map)] => Some(map.contains(key).map(Val::Bool)),
         _ => None,
     }
 }

@@ -115,7 +115,7 @@ fn parse_number(name: &str, text: &str) -> Result<u64, String> {
     })
 }
 
-fn parse(text: &str) -> Result<Version, String> {
+pub(crate) fn parse(text: &str) -> Result<Version, String> {
     if text.is_empty() {
         return Err("Version string empty".to_owned());
     }

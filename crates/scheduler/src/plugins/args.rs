@@ -7,10 +7,10 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
-    DefaultBinder, DefaultPreemption, Defaults, DynamicResources, ImageLocality, InterPodAffinity, NodeAffinity,
-    NodeDeclaredFeatures, NodeName, NodePorts, NodeResourcesBalancedAllocation, NodeResourcesFit, NodeUnschedulable,
-    NodeVolumeLimits, PodTopologySpread, PrioritySort, ResourceSpec, SchedulingGates, Strategy, TaintToleration,
-    VolumeBinding, VolumeRestrictions, VolumeZone, default_resources,
+    DEFAULT_BINDING_TIMEOUT, DefaultBinder, DefaultPreemption, Defaults, DynamicResources, ImageLocality,
+    InterPodAffinity, NodeAffinity, NodeDeclaredFeatures, NodeName, NodePorts, NodeResourcesBalancedAllocation,
+    NodeResourcesFit, NodeUnschedulable, NodeVolumeLimits, PodTopologySpread, PrioritySort, ResourceSpec,
+    SchedulingGates, Strategy, TaintToleration, VolumeBinding, VolumeRestrictions, VolumeZone, default_resources,
 };
 use crate::{
     config::Factory,
@@ -183,6 +183,32 @@ fn volume_binding(args: &Value) -> Made {
     Ok(Arc::new(VolumeBinding::new(Duration::from_secs(seconds))))
 }
 
+fn dynamic_resources(args: &Value) -> Made {
+    #[derive(Default, Deserialize)]
+    #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+    struct Args {
+        filter_timeout: Option<String>,
+        binding_timeout: Option<String>,
+    }
+    let args: Args = read(args)?;
+    let duration = |field: &str, text: &Option<String>| -> Result<Option<Duration>, String> {
+        let Some(text) = text else { return Ok(None) };
+        let parsed: Result<capstan_api::Duration, _> = text.parse();
+        let nanos = parsed.map_err(|error| format!("{field}: {error}"))?.0;
+        let nanos =
+            u64::try_from(nanos).map_err(|_| format!("{field}: Invalid value: \"{text}\": must be positive"))?;
+        Ok(Some(Duration::from_nanos(nanos)))
+    };
+    // A search ends after so many steps; how long that takes is not asked.
+    duration("filterTimeout", &args.filter_timeout)?;
+    let binding = duration("bindingTimeout", &args.binding_timeout)?;
+    if binding.is_some_and(|binding| binding < Duration::from_secs(1)) {
+        let text = args.binding_timeout.unwrap_or_default();
+        return Err(format!("bindingTimeout: Invalid value: \"{text}\": must be greater than or equal to 1 second"));
+    }
+    Ok(Arc::new(DynamicResources::new(binding.unwrap_or(DEFAULT_BINDING_TIMEOUT))))
+}
+
 fn node_affinity(args: &Value) -> Made {
     #[derive(Default, Deserialize)]
     #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
@@ -249,7 +275,7 @@ pub(crate) const FACTORIES: &[(&str, Factory)] = &[
     ("VolumeZone", plain!(VolumeZone)),
     ("PodTopologySpread", spread),
     ("InterPodAffinity", inter_pod),
-    ("DynamicResources", plain!(DynamicResources)),
+    ("DynamicResources", dynamic_resources),
     ("DefaultPreemption", preemption),
     ("NodeResourcesBalancedAllocation", balanced),
     ("ImageLocality", plain!(ImageLocality)),

@@ -14,7 +14,7 @@ mod volumes;
 use std::sync::Arc;
 
 pub(crate) use args::FACTORIES;
-pub use dynamic_resources::DynamicResources;
+pub use dynamic_resources::{DEFAULT_BINDING_TIMEOUT, DynamicResources};
 pub use image_locality::ImageLocality;
 pub use inter_pod::InterPodAffinity;
 pub use nodes::{
@@ -46,7 +46,7 @@ pub fn defaults() -> Vec<(Arc<dyn Plugin>, i64)> {
         (Arc::new(VolumeZone), 0),
         (Arc::new(PodTopologySpread::default()), 2),
         (Arc::new(InterPodAffinity::default()), 2),
-        (Arc::new(DynamicResources), 2),
+        (Arc::new(DynamicResources::default()), 2),
         (Arc::new(DefaultPreemption::default()), 0),
         (Arc::new(NodeResourcesBalancedAllocation::default()), 1),
         (Arc::new(ImageLocality), 1),

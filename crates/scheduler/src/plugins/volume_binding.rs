@@ -247,16 +247,8 @@ impl VolumeBinding {
                 continue;
             }
             let class = class_of(&found);
-            let mode = match class {
-                "" => None,
-                class => match world.classes.get("", class) {
-                    Some(class) => class.volume_binding_mode.as_deref(),
-                    None => {
-                        let message = format!("storageclass.storage.k8s.io \"{class}\" not found");
-                        return Err(Status::error(message));
-                    }
-                },
-            };
+            // A class that is not there does not say that its volumes can wait.
+            let mode = world.classes.get("", class).and_then(|class| class.volume_binding_mode.as_deref());
             if mode == Some("WaitForFirstConsumer") && volume_of(&found).is_empty() {
                 filter.unbound.push(found);
             } else {

@@ -116,6 +116,17 @@ impl SchedulingQueue {
         }
     }
 
+    /// How many pods wait that a plugin of a profile has refused.
+    pub(crate) fn refused(&self) -> BTreeMap<(&'static str, &str), usize> {
+        let mut refused = BTreeMap::new();
+        for queued in self.unschedulable.iter().filter_map(|uid| self.pods.get(uid)) {
+            for plugin in queued.rejectors() {
+                *refused.entry((plugin, queued.pod.scheduler_name())).or_default() += 1;
+            }
+        }
+        refused
+    }
+
     /// A pod, if it waits.
     #[must_use]
     pub fn get(&self, uid: &str) -> Option<&QueuedPod> {

@@ -88,11 +88,14 @@ pub(super) async fn step(shared: &Arc<Shared>) -> Option<Option<Moment>> {
     match outcome {
         Outcome::Placed { slot, .. } => place(shared, at, queued, slot, started, permit),
         Outcome::Unschedulable { diagnosis, victims, nomination } => {
-            let refusal = Refusal::unschedulable(&diagnosis, nomination);
             if profile.preemption().is_some() {
                 shared.lock().metrics.preemption(victims.as_ref().map(|victims| victims.pods.len()));
             }
+            let wanted = victims.is_some();
             let victims = agreed(shared, &queued.pod, victims).await;
+            // Where nobody is evicted there is nothing to wait for.
+            let nomination = if wanted && victims.is_none() { Some(String::new()) } else { nomination };
+            let refusal = Refusal::unschedulable(&diagnosis, nomination);
             if let Some(victims) = victims {
                 preempt(shared, at, &queued.pod, victims);
             }
@@ -103,11 +106,23 @@ pub(super) async fn step(shared: &Arc<Shared>) -> Option<Option<Moment>> {
             refusal.reason = "Unschedulable";
             refuse(shared, at, queued, refusal, started, Some(permit));
         }
+        Outcome::Gated(status) => put_aside(shared, queued, &status),
         Outcome::Failed(status) => {
             refuse(shared, at, queued, Refusal::error(status.message()), started, Some(permit));
         }
     }
     None
+}
+
+/// Keeps a pod until something happens that it waits for.
+fn put_aside(shared: &Arc<Shared>, mut queued: QueuedPod, status: &Status) {
+    let mut state = shared.lock();
+    let Some(pod) = state.pending.get(&queued.pod.uid).cloned() else {
+        return state.queue.done(&queued.pod.uid);
+    };
+    queued.pod = pod;
+    queued.unschedulable_plugins = vec![status.plugin];
+    state.queue.add_unschedulable(queued, shared.clock.monotonic());
 }
 
 /// Asks those outside this process too, without holding the lock meanwhile.
@@ -205,7 +220,20 @@ fn place(
     drop(state);
     let shared = Arc::clone(shared);
     tokio::spawn(async move {
-        let bound = bind(&shared, at, &pod, &name, wait.map(|most| started.plus(most))).await;
+        let (mut permit, until) = (Some(permit), wait.map(|most| started.plus(most)));
+        let waiting = (until.is_some() || takes_long(&pod)).then(|| Arc::clone(&shared.waiting).try_acquire_owned());
+        if let Some(Ok(_)) = waiting {
+            permit = None;
+        }
+        let prepared = prepare(&shared, at, &pod, &name, until).await;
+        if permit.is_none() {
+            permit = Arc::clone(&shared.in_flight).acquire_owned().await.ok();
+        }
+        drop(waiting);
+        let bound = match prepared {
+            Ok(()) => bind(&shared, &pod, &name).await,
+            Err(refusal) => Err(refusal),
+        };
         let profile = &shared.profiles[at];
         match bound {
             Ok(()) => {
@@ -214,9 +242,12 @@ fn place(
                 recorder.eventf(&api::reference(&pod), None, EventType::Normal, "Scheduled", "Binding", note);
                 let mut state = shared.lock();
                 state.queue.done(&pod.uid);
-                state.metrics.scheduled(queued.attempts);
-                let took = shared.clock.monotonic().since(started);
+                let now = shared.clock.monotonic();
+                let took = now.since(started);
+                state.metrics.scheduled(queued.attempts, now.since(queued.initial));
                 state.metrics.attempt(Attempt::Scheduled, &profile.scheduler_name, took);
+                drop(state);
+                profile.at(Point::Reserve).for_each(|(plugin, _)| plugin.forget(&pod));
                 drop(permit);
             }
             Err(refusal) => {
@@ -230,7 +261,7 @@ fn place(
                     state.queue.notify(event, &object, shared.clock.monotonic(), |other| other.uid != pod.uid);
                 }
                 drop(state);
-                refuse(&shared, at, queued, refusal, started, Some(permit));
+                refuse(&shared, at, queued, refusal, started, permit);
                 shared.wake.notify_one();
             }
         }
@@ -241,7 +272,13 @@ fn place(
 /// How often it is asked again whether a pod that waits may go to its node.
 const PERMIT_PERIOD: std::time::Duration = std::time::Duration::from_millis(100);
 
-async fn bind(
+/// Whether others may have to do something before a pod can be bound.
+fn takes_long(pod: &PodInfo) -> bool {
+    pod.pod.spec.as_ref().is_some_and(|spec| spec.resource_claims.is_some()) || pod.claims().next().is_some()
+}
+
+/// Does what must be done before a pod is bound.
+async fn prepare(
     shared: &Arc<Shared>,
     at: usize,
     pod: &Arc<PodInfo>,
@@ -253,7 +290,7 @@ async fn bind(
         wait_for_permit(shared, at, pod, node, until).await?;
         shared.lock().queue.done(&pod.uid);
     }
-    let context = crate::plugin::BindContext { client: shared.client.clone(), clock: Arc::clone(&shared.clock) };
+    let context = shared.bind_context();
     for (plugin, _) in profile.at(Point::PreBind) {
         let done = plugin.pre_bind(&context, pod, node).await;
         done.map_err(|status| match status.is_rejected() {
@@ -261,6 +298,10 @@ async fn bind(
             false => Refusal::error(format!("running PreBind plugin \"{}\": {status}", plugin.name())),
         })?;
     }
+    Ok(())
+}
+
+async fn bind(shared: &Arc<Shared>, pod: &Arc<PodInfo>, node: &str) -> Result<(), Refusal> {
     let binder = shared.extenders.iter().find(|extender| extender.is_binder() && extender.is_interested(pod));
     if let Some(extender) = binder {
         match extender.bind(pod, node, &shared.clock).await {
@@ -280,7 +321,7 @@ async fn wait_for_permit(
     until: Moment,
 ) -> Result<(), Refusal> {
     loop {
-        let mut waits = "";
+        let mut waits = None;
         {
             let state = shared.lock();
             let Some(node) = state.core.cache.find(node) else {
@@ -289,17 +330,16 @@ async fn wait_for_permit(
             for (plugin, _) in shared.profiles[at].at(Point::Permit) {
                 match plugin.permit(Cycle { pod, cache: &state.core.cache }, node) {
                     Permit::Allow => {}
-                    Permit::Wait(_) => waits = plugin.name(),
+                    Permit::Wait(most) => waits = Some((plugin.name(), most)),
                     Permit::Reject(status) => return Err(Refusal::of_node(status.by(plugin.name()))),
                 }
             }
         }
-        if waits.is_empty() {
-            return Ok(());
-        }
+        let Some((plugin, most)) = waits else { return Ok(()) };
         if shared.clock.monotonic() >= until {
-            let message = format!("rejected due to timeout after waiting at plugin {waits}");
-            return Err(Refusal::of_node(Status::unschedulable(message).by(waits)));
+            let most = capstan_api::Duration(i64::try_from(most.as_nanos()).unwrap_or(i64::MAX));
+            let message = format!("rejected due to timeout after waiting {most} at plugin {plugin}");
+            return Err(Refusal::of_node(Status::unschedulable(message).by(plugin)));
         }
         shared.clock.sleep(PERMIT_PERIOD).await;
     }
@@ -320,7 +360,9 @@ fn refuse(
     state.metrics.attempt(result, &shared.profiles[at].scheduler_name, now.since(started));
     // The pod may have changed meanwhile, or be gone; or somebody else has bound it.
     let Some(pod) = state.pending.get(&queued.pod.uid).cloned() else {
-        return state.queue.done(&queued.pod.uid);
+        state.queue.done(&queued.pod.uid);
+        let profile = &shared.profiles[at];
+        return profile.at(Point::Reserve).for_each(|(plugin, _)| plugin.forget(&queued.pod));
     };
     queued.pod = Arc::clone(&pod);
     queued.unschedulable_plugins = refusal.unschedulable_plugins;
@@ -339,6 +381,10 @@ fn refuse(
         let nomination = refusal.nomination.as_deref();
         // What cannot be written now is written when the pod is refused the next time.
         let _ = api::write_refusal(&shared.client, &pod, said, nomination, shared.clock.now()).await;
+        let context = shared.bind_context();
+        for (plugin, _) in shared.profiles[at].at(Point::Reserve) {
+            plugin.refused(&context, &pod).await;
+        }
         drop(permit);
         shared.wake.notify_one();
     });

@@ -8,7 +8,7 @@ use k8s_openapi::api::{
     apps::v1::{ReplicaSet, StatefulSet},
     core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service},
     policy::v1::PodDisruptionBudget,
-    resource::v1::ResourceClaim,
+    resource::v1::{DeviceClass, ResourceClaim, ResourceSlice},
     storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment},
 };
 
@@ -50,7 +50,11 @@ pub(super) fn register(factory: &SharedInformerFactory, shared: &Arc<Shared>) ->
         world::<CSIDriver>(factory, shared, Some(R::CSIDriver), |_, _| EventObject::Other),
         world::<CSIStorageCapacity>(factory, shared, Some(R::CSIStorageCapacity), |_, _| EventObject::Other),
         world::<VolumeAttachment>(factory, shared, Some(R::VolumeAttachment), other),
-        world::<ResourceClaim>(factory, shared, Some(R::ResourceClaim), |_, _| EventObject::Other),
+        world::<ResourceClaim>(factory, shared, Some(R::ResourceClaim), |old, new| {
+            EventObject::ResourceClaim(old.cloned(), new.cloned())
+        }),
+        world::<ResourceSlice>(factory, shared, Some(R::ResourceSlice), |_, _| EventObject::Other),
+        world::<DeviceClass>(factory, shared, Some(R::DeviceClass), |_, _| EventObject::Other),
     ];
     Box::pin(async move {
         for synced in all {

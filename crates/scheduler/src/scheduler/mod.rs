@@ -16,17 +16,21 @@ use std::{
 
 use capstan_client::{Client, SharedInformerFactory};
 use capstan_clock::{SharedClock, SharedIds};
-use capstan_runtime::{EventRecorder, Stop};
+use capstan_runtime::{EventRecorder, Stop, metrics::Families};
 use tokio::sync::{Notify, Semaphore};
 
 use crate::{
-    config::SchedulerConfig, core::Core, extender::Extender, metrics::Metrics, pod_info::PodInfo, profile::Profile,
-    queue::SchedulingQueue,
+    config::SchedulerConfig, core::Core, extender::Extender, metrics::Metrics, plugin::BindContext, pod_info::PodInfo,
+    profile::Profile, queue::SchedulingQueue,
 };
 
 /// How many pods may be on their way to their nodes, or have their refusal written down, at a time. While there are as
 /// many, no other pod is looked at.
 const MAX_IN_FLIGHT: usize = 512;
+
+/// How many pods may wait for volumes, for devices or for leave to go to their nodes, besides. When there are more,
+/// they count as being on their way.
+const MAX_WAITING: usize = 1 << 14;
 
 /// How many pods are looked at before others get a turn on the same thread.
 const BATCH: usize = 16;
@@ -42,18 +46,24 @@ struct State {
 struct Shared {
     client: Client,
     clock: SharedClock,
+    ids: SharedIds,
     profiles: Arc<[Profile]>,
     extenders: Vec<Extender>,
     recorders: Vec<EventRecorder>,
     state: Mutex<State>,
     wake: Notify,
     in_flight: Arc<Semaphore>,
+    waiting: Arc<Semaphore>,
 }
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Whoever panics has not left anything half done that the next event would not mend.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn bind_context(&self) -> BindContext {
+        BindContext { client: self.client.clone(), clock: Arc::clone(&self.clock), ids: Arc::clone(&self.ids) }
     }
 
     fn profile_at(&self, pod: &PodInfo) -> Option<usize> {
@@ -90,17 +100,27 @@ impl SchedulerHandle {
     /// What it counts, as Prometheus reads it.
     #[must_use]
     pub fn metrics(&self) -> String {
+        let mut families = Families::default();
+        self.collect(&mut families);
+        families.to_string()
+    }
+
+    /// Adds what it counts to what others count.
+    pub fn collect(&self, families: &mut Families) {
         let state = self.0.lock();
         let assumed = state.pending.keys().filter(|uid| state.core.cache.is_assumed(uid)).count();
         let cache = [("assumed_pods", assumed), ("nodes", state.core.cache.len()), ("pods", state.core.cache.pods())];
-        state.metrics.render(state.queue.sizes(), &state.queue.incoming, cache)
+        state.metrics.collect(families, &state.queue, cache);
     }
 
     /// Whether nothing is to be done now: no pod waits to be looked at, and none is on its way.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let sizes = self.0.lock().queue.sizes();
-        sizes.active == 0 && sizes.in_flight == 0 && self.0.in_flight.available_permits() == MAX_IN_FLIGHT
+        sizes.active == 0
+            && sizes.in_flight == 0
+            && self.0.in_flight.available_permits() == MAX_IN_FLIGHT
+            && self.0.waiting.available_permits() == MAX_WAITING
     }
 }
 
@@ -127,10 +147,12 @@ impl Scheduler {
             extenders: config.extenders,
             client,
             clock,
+            ids: Arc::clone(&ids),
             profiles,
             state: Mutex::new(state),
             wake: Notify::new(),
             in_flight: Arc::new(Semaphore::new(MAX_IN_FLIGHT)),
+            waiting: Arc::new(Semaphore::new(MAX_WAITING)),
         };
         Scheduler { shared: Arc::new(shared), ids }
     }

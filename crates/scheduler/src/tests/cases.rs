@@ -70,7 +70,7 @@ fn nodes() {
             "{matchFields: [{key: metadata.name, operator: In, values: [a]}, \
              {key: metadata.name, operator: In, values: [b]}]}",
         ),
-        &format!("0/1 nodes are available: pod affinity terms conflict. {USELESS}"),
+        "0/1 nodes are available: pod affinity terms conflict. not found",
     );
     check(
         "node a cpu=9 label:d=x\nnode b cpu=1 label:d=why",
@@ -228,7 +228,7 @@ fn preemption() {
 #[test]
 fn volumes() {
     let pod = "p yaml:volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]";
-    let useless = |reason: &str| format!("0/1 nodes are available: {reason}. {USELESS}");
+    let useless = |reason: &str| format!("0/1 nodes are available: {reason}. not found");
     check("node a", pod, &useless("persistentvolumeclaim \"c\" not found"));
     let claim = |spec: &str, more: &str| {
         format!(

@@ -1,6 +1,8 @@
 //! The core as a whole: small clusters, one pod, and what comes of it.
 
 mod cases;
+mod devices;
+mod forgotten;
 mod properties;
 
 use std::sync::Arc;
@@ -17,6 +19,7 @@ fn outcome(core: &mut Core, profile: &Profile, pod: &Arc<PodInfo>) -> String {
     let search = match core.find(profile, pod) {
         Ok(search) => search,
         Err(Outcome::NoNodes) => return "no nodes".to_owned(),
+        Err(Outcome::Gated(status)) => return format!("gated: {status}"),
         Err(Outcome::Failed(status)) => return format!("error: {status}"),
         Err(other) => panic!("{other:?}"),
     };
@@ -34,7 +37,7 @@ fn outcome(core: &mut Core, profile: &Profile, pod: &Arc<PodInfo>) -> String {
             format!("{message} => {} without {} ({})", victims.node, pods.join(","), victims.violations)
         }
         Outcome::Unschedulable { diagnosis, .. } => diagnosis.to_string(),
-        Outcome::NoNodes => "no nodes".to_owned(),
+        Outcome::NoNodes | Outcome::Gated(_) => "no nodes".to_owned(),
         Outcome::Failed(status) => format!("error: {status}"),
     }
 }
