@@ -11,6 +11,7 @@ mod b08_stalled;
 mod b09_recreate;
 mod b10_restart;
 mod b15_kinds;
+mod b16_scale;
 
 use crate::bench::Bench;
 
@@ -28,10 +29,11 @@ pub(crate) enum Benchmark {
     Recreate,
     Restart,
     Kinds,
+    Scale,
 }
 
 impl Benchmark {
-    pub(crate) const ALL: [Benchmark; 11] = [
+    pub(crate) const ALL: [Benchmark; 12] = [
         Benchmark::Start,
         Benchmark::Idle,
         Benchmark::Write,
@@ -43,6 +45,7 @@ impl Benchmark {
         Benchmark::Recreate,
         Benchmark::Restart,
         Benchmark::Kinds,
+        Benchmark::Scale,
     ];
 
     pub(crate) fn id(self) -> &'static str {
@@ -66,6 +69,7 @@ impl Benchmark {
             Benchmark::Recreate => ("B9", "Delete and create among many objects, seen by a watcher"),
             Benchmark::Restart => ("B10", "Restart with many pods"),
             Benchmark::Kinds => ("B15", "Custom kinds installed and served"),
+            Benchmark::Scale => ("B16", "Scale: `capstan up` with many simulated nodes and pods"),
         }
     }
 
@@ -95,6 +99,7 @@ pub(crate) async fn run(bench: &mut Bench, chosen: &[Benchmark]) {
             Benchmark::Recreate => b09_recreate::run(bench).await,
             Benchmark::Restart => b10_restart::run(bench).await,
             Benchmark::Kinds => b15_kinds::run(bench).await,
+            Benchmark::Scale => b16_scale::run(bench).await,
         };
         if let Err(error) = done {
             bench.failures.push(format!("{}: {error}", benchmark.id()));
