@@ -4,7 +4,10 @@ use std::{env, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use capstan_clock::{Clock as _, OsIds, RealClock};
 use capstan_kubelet::{
-    node::Node,
+    node::{
+        Node,
+        machine::{self, Signals},
+    },
     runtime::{Runtime as _, cri::Cri, process::Process},
     server::{KubeletServer, Masters},
     simulated,
@@ -102,12 +105,14 @@ async fn this_machine(
     let listener = TcpListener::bind(SocketAddr::new(running.address, 0)).await;
     let listener = listener.map_err(|error| format!("the node cannot listen on {}: {error}", running.address))?;
     let port = listener.local_addr().map_err(|error| error.to_string())?.port();
+    let signals_of = root.clone();
     let client = inside.client(&format!("kubelet {name}"), inside::node(&name), "kubelet");
     let node = Node::builder(client, clock, ids)
         .name(&name)
         .root_dir(&root)
         .ips(addresses)
         .port(port)
+        .signals(Arc::new(move || without_disk(machine::signals(&signals_of))))
         .runtime(runtime)
         .build();
     let server = KubeletServer::new(node.shared(), Arc::new(Masters));
@@ -115,6 +120,12 @@ async fn this_machine(
     tasks.spawn(server.serve(listener, Some(tls), stop.clone()));
     tasks.spawn(node.run(stop.clone()));
     Ok(format!("{name}, {what}"))
+}
+
+/// The disks of machines that people work on are often almost full, and what fills them is theirs: that is no reason to
+/// send pods away.
+fn without_disk(signals: Signals) -> Signals {
+    Signals { disk_available: signals.disk_capacity, ..signals }
 }
 
 /// What the server of a node shows, and whom it believes.
