@@ -48,7 +48,8 @@ async fn pods_leave_a_node_that_is_silent() {
     drop(there);
     world.pass(UNTIL_UNKNOWN).await;
     let expected = ["node.kubernetes.io/unreachable:NoExecute", "node.kubernetes.io/unreachable:NoSchedule"];
-    assert_eq!(taints(&nodes, "there").await, expected);
+    // Nodes lose their pods one after the other, a few seconds apart.
+    world.until("both taints", || async { (taints(&nodes, "there").await == expected).then_some(()) }).await;
     assert!(taints(&nodes, "here").await.is_empty());
     let ready = nodes.get("there").await.unwrap().status.unwrap().conditions.unwrap();
     let ready = ready.into_iter().find(|condition| condition.type_ == "Ready").unwrap();

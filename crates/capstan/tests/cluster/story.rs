@@ -69,7 +69,7 @@ async fn ten_steps_of_a_deployment() {
         .await;
     world.until_available("web", 1).await;
 
-    let writes = world.record.lock().unwrap().clone();
+    let writes = world.record.writes();
     let lines: Vec<(String, String)> =
         writes.iter().filter_map(|write| Some((write.who.clone(), told(write)?))).collect();
     println!("the story of a Deployment:");

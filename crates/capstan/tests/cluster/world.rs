@@ -2,7 +2,10 @@
 
 use std::{
     future::Future,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -35,6 +38,8 @@ const LOOPS: [(&str, &str); 6] = [
 /// A write that the server has accepted.
 #[derive(Clone, Debug)]
 pub struct Write {
+    /// When it was asked for: answers may be read late, but nobody asks before what they answer to has happened.
+    pub at: usize,
     pub who: String,
     pub method: Method,
     /// The path without what all paths begin with: `pods/web-1/binding`.
@@ -43,20 +48,34 @@ pub struct Write {
     pub answer: Value,
 }
 
-/// All writes, in order.
-pub type Record = Arc<Mutex<Vec<Write>>>;
+/// All writes.
+#[derive(Debug, Default)]
+pub struct Record {
+    asked: AtomicUsize,
+    writes: Mutex<Vec<Write>>,
+}
+
+impl Record {
+    /// In the order in which they were asked for.
+    pub fn writes(&self) -> Vec<Write> {
+        let mut writes = self.writes.lock().unwrap().clone();
+        writes.sort_by_key(|write| write.at);
+        writes
+    }
+}
 
 /// The road of one part to the server.
 struct Recorded {
     service: InProcess,
     who: &'static str,
-    record: Record,
+    record: Arc<Record>,
 }
 
 impl Transport for Recorded {
     fn send(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Response<Body>, Error>> {
         let (mut service, who, record) = (self.service.clone(), self.who, Arc::clone(&self.record));
         Box::pin(async move {
+            let at = record.asked.fetch_add(1, Ordering::SeqCst);
             let (method, uri, asked) = (request.method().clone(), request.uri().clone(), request.body().clone());
             let answer = tower_service::Service::call(&mut service, request.map(server::Body::from)).await.unwrap();
             let path = uri.path();
@@ -69,8 +88,8 @@ impl Transport for Recorded {
             let body = Body::new(body).bytes().await?;
             let parse = |bytes: &[u8]| serde_json::from_slice(bytes).unwrap_or_default();
             let path = path.split_once("/namespaces/default/").map_or(path, |(_, rest)| rest).to_owned();
-            let write = Write { who: who.to_owned(), method, path, asked: parse(&asked), answer: parse(&body) };
-            record.lock().unwrap().push(write);
+            let write = Write { at, who: who.to_owned(), method, path, asked: parse(&asked), answer: parse(&body) };
+            record.writes.lock().unwrap().push(write);
             Ok(Response::from_parts(parts, Body::new(server::Body::from(body))))
         })
     }
@@ -81,7 +100,7 @@ pub struct World {
     pub clock: ManualClock,
     /// The user's.
     pub client: Client,
-    pub record: Record,
+    pub record: Arc<Record>,
     ids: Arc<SeededIds>,
     server: Server,
     /// Ends the loops when it goes.
@@ -95,7 +114,7 @@ impl World {
         let store = Arc::new(Memory::new(Options::with_clock(Arc::new(clock.clone()))));
         let config = Config { clock: Arc::new(clock.clone()), ids: ids.clone(), ..Config::default() };
         let server = Server::start(store, config).await.unwrap();
-        let record = Record::default();
+        let record = Arc::new(Record::default());
         let (stopper, stop) = Stopper::new();
         let client = client_of(&server, &record, "user", "admin", &["system:masters"]);
         let world = World { clock, client, record, ids, server, _stopper: stopper };
@@ -196,7 +215,7 @@ impl World {
     }
 }
 
-fn client_of(server: &Server, record: &Record, who: &'static str, user: &str, groups: &[&str]) -> Client {
+fn client_of(server: &Server, record: &Arc<Record>, who: &'static str, user: &str, groups: &[&str]) -> Client {
     let service = server.as_user(UserInfo::new(user, groups.iter().copied()));
     Client::new(Recorded { service, who, record: Arc::clone(record) })
 }
