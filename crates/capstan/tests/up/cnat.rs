@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
     sync::Mutex,
 };
 
@@ -92,6 +91,5 @@ async fn no_at_has_two_pods() {
     assert_eq!(seen.len(), ATS);
     assert!(seen.values().all(|pods| pods.len() == 1), "{seen:?}");
     stopper.stop();
-    drop(up);
-    fs::remove_dir_all(&directory).unwrap();
+    up.end();
 }

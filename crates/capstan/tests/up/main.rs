@@ -23,6 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// How often it is looked.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// Where it says what it should not have to say.
+const WORDS: &str = "stderr.test";
+
 /// A cluster of its own; it is killed when this is dropped.
 struct Up {
     child: Child,
@@ -41,7 +44,9 @@ impl Up {
             // The one that is found stays for as long as the data does.
             command.args(["--secure-port", "0"]);
         }
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        fs::create_dir_all(directory).unwrap();
+        let words = fs::File::options().create(true).append(true).open(directory.join(WORDS)).unwrap();
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(words);
         let mut child = command.spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let ready = lines.map_while(Result::ok).any(|line| line.starts_with("Ready in"));
@@ -57,6 +62,15 @@ impl Up {
         let directory = self.directory.clone();
         drop(self);
         Up::start(&directory).await
+    }
+
+    /// Ends it for good, takes its data away, and sees that nothing went wrong that nobody noticed.
+    fn end(self) {
+        let directory = self.directory.clone();
+        drop(self);
+        let words = fs::read_to_string(directory.join(WORDS)).unwrap();
+        assert!(!words.contains("panicked"), "{words}");
+        fs::remove_dir_all(&directory).unwrap();
     }
 }
 

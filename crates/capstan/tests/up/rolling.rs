@@ -1,7 +1,5 @@
 //! kill -9 in the middle of a rolling update.
 
-use std::fs;
-
 use capstan_api::options::ListOptions;
 use capstan_client::{Api, Patch};
 use k8s_openapi::api::{
@@ -80,6 +78,5 @@ async fn a_rolling_update_goes_on_after_a_kill() {
         (pods.len() == newest && newest == REPLICAS as usize).then_some(())
     })
     .await;
-    drop(up);
-    fs::remove_dir_all(&directory).unwrap();
+    up.end();
 }
