@@ -10,7 +10,7 @@ mod state;
 
 use std::{
     env, fs,
-    io::{BufRead as _, BufReader, IsTerminal as _},
+    io::{BufRead as _, BufReader, IsTerminal as _, Write as _},
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -139,7 +139,7 @@ impl Progress {
         self.last = self.last.plus(took);
         let took = format!("{} ms", took.as_millis());
         let (on, off) = if self.colours { ("\x1b[2m", "\x1b[0m") } else { ("", "") };
-        println!("  {what:<12} {how:<58} {on}{took:>8}{off}");
+        tell(&format!("  {what:<12} {how:<58} {on}{took:>8}{off}"));
         self.journal.say("up", format_args!("{what}: {how}"));
     }
 
@@ -169,16 +169,16 @@ async fn foreground(flags: &UpFlags, server_flags: &Flags, place: &Place) -> Res
     state.write(&place.directory)?;
     keep_port(place, running.port)?;
     journal.say("up", format_args!("ready in {} ms", progress.total().as_millis()));
-    println!("Ready in {} ms. {where_to}", progress.total().as_millis());
-    println!();
-    println!("  kubectl run hello --image=busybox -- echo hi     run something");
-    println!("  kubectl get pods,events                          see what became of it");
-    println!("{LAST_LINE}                                    stop; `capstan up` goes on where it was");
+    tell(&format!("Ready in {} ms. {where_to}", progress.total().as_millis()));
+    tell("");
+    tell("  kubectl run hello --image=busybox -- echo hi     run something");
+    tell("  kubectl get pods,events                          see what became of it");
+    tell(&format!("{LAST_LINE}                                    stop; `capstan up` goes on where it was"));
 
     server::until_told().await?;
     journal.say("up", "ends: pods first, then the loops, then the server");
     if std::io::stdout().is_terminal() {
-        println!("\nEnding the pods, each within its grace period; Ctrl-C once more ends them at once.");
+        tell("\nEnding the pods, each within its grace period; Ctrl-C once more ends them at once.");
     }
     // Pods end while there is still somebody to tell; then those who would replace them, then the server.
     tokio::select! {
@@ -194,6 +194,11 @@ async fn foreground(flags: &UpFlags, server_flags: &Flags, place: &Place) -> Res
     running.shut_down().await;
     journal.say("up", "has ended");
     state.remove(&place.directory)
+}
+
+/// Prints a line. Whoever reads may have had enough: that is no reason for a cluster to end.
+fn tell(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
 }
 
 /// Keeps the port for the next start: kubeconfigs that others have made go on to work.

@@ -48,6 +48,7 @@ impl Up {
         let words = fs::File::options().create(true).append(true).open(directory.join(WORDS)).unwrap();
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(words);
         let mut child = command.spawn().unwrap();
+        // Nobody reads on after that, and that is no harm.
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let ready = lines.map_while(Result::ok).any(|line| line.starts_with("Ready in"));
         assert!(ready, "it did not start");

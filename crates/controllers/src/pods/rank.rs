@@ -106,8 +106,6 @@ pub(crate) fn sort_active(pods: &mut [&Pod]) {
 mod tests {
     use std::time::Duration;
 
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-
     use super::*;
     use crate::pods::testing::{pod, start};
 
@@ -143,21 +141,11 @@ mod tests {
     #[test]
     fn it_is_an_order() {
         // Times that are equal, and times that are about equal, in all mixtures with restarts.
-        let pods: Vec<Pod> = (0..200_u32)
-            .map(|number| {
-                let mut one = pod(&format!("p{number} on:n ready"));
-                one.metadata.uid = Some(format!("{:03}", (number * 71) % 200));
-                let seconds = Duration::from_secs(u64::from(number % 3));
-                for condition in one.status.iter_mut().flat_map(|status| status.conditions.iter_mut().flatten()) {
-                    condition.last_transition_time = Some(Time(start() + seconds));
-                }
-                one.metadata.creation_timestamp = Some(Time(start() + Duration::from_secs(u64::from(number % 2))));
-                for container in one.status.iter_mut().flat_map(|s| s.container_statuses.get_or_insert_default()) {
-                    container.restart_count = i32::try_from(number % 5).unwrap();
-                }
-                one
-            })
-            .collect();
+        let text = |number: u32| {
+            let (name, ready, restarts) = (number * 71 % 200, number % 3, number % 5);
+            format!("p{name:03} on:n ready@{ready} age:{} restarts:{restarts}", 1000 + number % 2)
+        };
+        let pods: Vec<Pod> = (0..200).map(|number| pod(&text(number))).collect();
         let now = start() + Duration::from_secs(100_000);
         let related: Vec<&Pod> = pods.iter().collect();
         let mut forwards = related.clone();
