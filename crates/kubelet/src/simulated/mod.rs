@@ -160,8 +160,8 @@ impl Nodes {
         let mut due = self.clock.monotonic();
         loop {
             for (name, uid) in self.names.iter().zip(&uids) {
-                // What was late is made up for: on a busy machine the lateness of a thousand pauses would add up to more
-                // than a lease holds.
+                // What was late is made up for: on a busy machine the lateness of a thousand pauses would add up to
+                // more than a lease holds.
                 due = due.plus(pause);
                 self.clock.sleep_until(due).await;
                 let Ok(permit) = writes.clone().acquire_owned().await else { return };
