@@ -32,6 +32,8 @@ const SAMPLE: Duration = Duration::from_millis(250);
 pub(crate) enum Side {
     /// Ours.
     Capstan { binary: PathBuf },
+    /// Ours with all that belongs to a cluster, and so many simulated nodes.
+    Cluster { binary: PathBuf, nodes: u64 },
     /// kube-apiserver and etcd.
     Upstream { binaries: PathBuf },
 }
@@ -62,7 +64,7 @@ pub(crate) struct Running {
 impl Side {
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Side::Capstan { .. } => "capstan",
+            Side::Capstan { .. } | Side::Cluster { .. } => "capstan",
             Side::Upstream { .. } => "upstream",
         }
     }
@@ -70,7 +72,7 @@ impl Side {
     /// The binaries, as they are called.
     pub(crate) fn binaries(&self) -> Vec<PathBuf> {
         match self {
-            Side::Capstan { binary } => vec![binary.clone()],
+            Side::Capstan { binary } | Side::Cluster { binary, .. } => vec![binary.clone()],
             Side::Upstream { binaries } => vec![binaries.join("etcd"), binaries.join("kube-apiserver")],
         }
     }
@@ -80,6 +82,7 @@ impl Side {
         let place = Path::new("DIR");
         let all = match self {
             Side::Capstan { .. } => capstan_flags(place, 0),
+            Side::Cluster { nodes, .. } => cluster_flags(place, 0, *nodes),
             Side::Upstream { .. } => [etcd_flags(place, 0, 0), apiserver_flags(place, 0, 0)].concat(),
         };
         all.join(" ")
@@ -102,6 +105,11 @@ impl Side {
             Side::Capstan { binary } => {
                 let began = clock.monotonic();
                 processes.push(Process::start(binary, &capstan_flags(directory, port), directory)?);
+                began
+            }
+            Side::Cluster { binary, nodes } => {
+                let began = clock.monotonic();
+                processes.push(Process::start(binary, &cluster_flags(directory, port, *nodes), directory)?);
                 began
             }
             Side::Upstream { binaries } => {
@@ -304,6 +312,19 @@ fn capstan_flags(directory: &Path, port: u16) -> Vec<String> {
         format!("--token-auth-file={directory}/tokens.csv"),
         "--authorization-mode=Node,RBAC".to_owned(),
         "--disable-admission-plugins=ServiceAccount".to_owned(),
+    ])
+}
+
+fn cluster_flags(directory: &Path, port: u16, nodes: u64) -> Vec<String> {
+    let directory = directory.display();
+    strings([
+        "up".to_owned(),
+        format!("--data-dir={directory}"),
+        format!("--secure-port={port}"),
+        format!("--write-kubeconfig={directory}/kubeconfig.bench"),
+        format!("--token-auth-file={directory}/tokens.csv"),
+        format!("--nodes={nodes}"),
+        "--runtime=simulated".to_owned(),
     ])
 }
 

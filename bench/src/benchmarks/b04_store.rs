@@ -37,7 +37,7 @@ pub(super) async fn run(bench: &mut Bench) -> Result<(), String> {
                 bench.say(&format!("{}, {writers} writers, round {round}", side.name()));
                 let directory = bench.directory(side.name())?;
                 let (store, etcd): (SharedStore, _) = match &side {
-                    Side::Capstan { .. } => {
+                    Side::Capstan { .. } | Side::Cluster { .. } => {
                         let store = Embedded::open(&directory, Options::default());
                         (Arc::new(store.map_err(|error| error.to_string())?), None)
                     }

@@ -13,6 +13,7 @@ mod b10_restart;
 mod b11_schedule;
 mod b12_controllers;
 mod b15_kinds;
+mod b16_scale;
 
 use crate::bench::Bench;
 
@@ -32,10 +33,11 @@ pub(crate) enum Benchmark {
     Schedule,
     Controllers,
     Kinds,
+    Scale,
 }
 
 impl Benchmark {
-    pub(crate) const ALL: [Benchmark; 13] = [
+    pub(crate) const ALL: [Benchmark; 14] = [
         Benchmark::Start,
         Benchmark::Idle,
         Benchmark::Write,
@@ -49,6 +51,7 @@ impl Benchmark {
         Benchmark::Schedule,
         Benchmark::Controllers,
         Benchmark::Kinds,
+        Benchmark::Scale,
     ];
 
     pub(crate) fn id(self) -> &'static str {
@@ -74,6 +77,7 @@ impl Benchmark {
             Benchmark::Schedule => ("B11", "Pods get nodes: a scheduler on its server"),
             Benchmark::Controllers => ("B12", "A ReplicaSet grows: time until all is ready, requests, memory of the manager"),
             Benchmark::Kinds => ("B15", "Custom kinds installed and served"),
+            Benchmark::Scale => ("Scale", "Simulated nodes with many pods in one process"),
         }
     }
 
@@ -106,6 +110,7 @@ pub(crate) async fn run(bench: &mut Bench, chosen: &[Benchmark]) {
             Benchmark::Schedule => b11_schedule::run(bench).await,
             Benchmark::Controllers => b12_controllers::run(bench).await,
             Benchmark::Kinds => b15_kinds::run(bench).await,
+            Benchmark::Scale => b16_scale::run(bench).await,
         };
         if let Err(error) = done {
             bench.failures.push(format!("{}: {error}", benchmark.id()));

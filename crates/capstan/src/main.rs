@@ -3,6 +3,7 @@
 
 mod completion;
 mod components;
+mod help;
 mod keys;
 mod kubelet;
 mod manifests;
@@ -17,35 +18,13 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const USAGE: &str = "\
-Kubernetes as a programmable system.
-
-usage: capstan <command>
-
-a cluster on this machine:
-  up [-d] [--nodes N] …        start it: store, API server, controllers, scheduler, a node; `capstan help up`
-  status                       what runs
-  logs [-f]                    what a cluster in the background has said
-  down                         stop it; `up` goes on where it was
-  reset                        stop it and delete its data
-
-its parts, each on its own:
-  server --data-dir DIR …      serve the API; `capstan help server` lists the flags
-  controllers …                run the control loops against any Kubernetes server; `capstan help controllers`
-  scheduler …                  run the scheduler against any Kubernetes server; `capstan help scheduler`
-  kubelet …                    run a node that joins any Kubernetes server; `capstan help kubelet`
-
-manifests, offline:
-  validate -f FILE…            check manifests against the built-in kinds of v1.36; `-` reads standard input
-  default -f FILE…             print manifests as the server would store them
-  api-resources                list the built-in kinds
-
-  completion bash|zsh|fish     a script that completes these words
-  version                      print the version
-";
-
 /// The Kubernetes version whose API this is.
 const KUBERNETES: &str = "v1.36";
+
+/// Whether help is asked for among the arguments of a command.
+fn asks_for_help(arguments: &[&str]) -> bool {
+    arguments.iter().any(|argument| matches!(*argument, "--help" | "-h"))
+}
 
 fn main() -> ExitCode {
     // Containers of the process runtime begin as this program.
@@ -55,24 +34,15 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match arguments.as_slice() {
-        ["help", "server"] | ["server", "--help" | "-h"] => {
-            print!("Serves the Kubernetes API.\n\n{}", server::HELP);
-            Ok(())
-        }
-        ["help", "up"] | ["up", "--help" | "-h"] => {
-            print!(
-                "Starts a cluster on this machine.\n\n{}\nand the flags of the server:\n\n{}",
-                up::HELP,
-                server::HELP
-            );
-            Ok(())
-        }
-        ["help", "controllers" | "scheduler"] | ["controllers" | "scheduler", "--help" | "-h"] => {
-            print!("Runs against any Kubernetes server.\n\n{}", components::HELP);
-            Ok(())
-        }
-        ["help", "kubelet"] | ["kubelet", "--help" | "-h"] => {
-            print!("Makes this machine a node of any Kubernetes cluster.\n\n{}", kubelet::HELP);
+        ["help", command] => match help::of(command) {
+            Some(text) => {
+                print!("{text}");
+                Ok(())
+            }
+            None => Err(format!("there is no command {command:?}\n\n{}", help::USAGE)),
+        },
+        [command, rest @ ..] if asks_for_help(rest) && help::of(command).is_some() => {
+            print!("{}", help::of(command).unwrap_or_default());
             Ok(())
         }
         ["up", rest @ ..] => up::run(rest),
@@ -93,11 +63,15 @@ fn main() -> ExitCode {
             Ok(())
         }
         ["help" | "--help" | "-h"] => {
-            print!("{USAGE}");
+            print!("{}", help::USAGE);
             Ok(())
         }
-        [] => Err(format!("no command given\n\n{USAGE}")),
-        [unknown, ..] => Err(format!("unknown command {unknown:?}\n\n{USAGE}")),
+        ["completion", ..] => Err("name a shell: bash, zsh or fish".to_owned()),
+        [] => Err(format!("no command given\n\n{}", help::USAGE)),
+        [known, ..] if help::of(known).is_some() => {
+            Err(format!("`capstan {known}` takes no such arguments; `capstan help {known}`"))
+        }
+        [unknown, ..] => Err(format!("unknown command {unknown:?}\n\n{}", help::USAGE)),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

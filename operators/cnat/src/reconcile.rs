@@ -56,11 +56,13 @@ async fn pending(at: &Arc<At>, ctx: &Context) -> Result<Action, ReconcileError> 
             return Ok(Action::done());
         }
     };
+    if at.status.is_none() {
+        // That it is known is said first, also when it is due at once: whoever watches sees every phase.
+        set_status(at, AtStatus::default(), ctx).await?;
+        ctx.event(&**at, "Scheduled", format!("due at {due}"));
+        return Ok(Action::done());
+    }
     if ctx.now() < due {
-        if at.status.is_none() {
-            set_status(at, AtStatus::default(), ctx).await?;
-            ctx.event(&**at, "Scheduled", format!("due at {due}"));
-        }
         return Ok(Action::requeue_at(due));
     }
     set_status(at, AtStatus { phase: Phase::Running, ..AtStatus::default() }, ctx).await?;

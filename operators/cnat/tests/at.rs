@@ -5,7 +5,7 @@
 use std::{sync::Arc, time::Duration};
 
 use capstan_api::options::{DeleteOptions, ListOptions};
-use capstan_client::{Api, Client, Patch};
+use capstan_client::{Api, Client, Event::Modified, Patch};
 use capstan_clock::{ManualClock, SeededIds};
 use capstan_runtime::{
     Stopper,
@@ -14,7 +14,10 @@ use capstan_runtime::{
 use capstan_server::{Config, Server, authorization::UserInfo};
 use capstan_storage::{Memory, Options};
 use cnat::{At, AtSpec, Cnat, Phase};
-use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::{
+    api::core::v1::{Container, Event, Pod},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
 
 /// How often something is looked at before the test gives up.
 const TURNS: usize = 20_000;
@@ -176,4 +179,67 @@ async fn what_makes_no_sense_is_refused() {
         let error = world.ats().create(&At::new("wrong", spec)).await.unwrap_err();
         assert!(error.is_invalid() && error.to_string().contains(expected), "{error}");
     }
+}
+
+#[tokio::test]
+async fn whoever_watches_sees_every_phase() {
+    let world = World::new().await;
+    let mut watch = world.ats().watch(&ListOptions::default()).await.unwrap();
+    world.create("seen", "2020-01-01T00:00:00Z").await;
+    world.until_pods(1).await;
+    world.end_pod("seen-pod", "Succeeded").await;
+    world.until("seen", Phase::Done).await;
+    let mut phases = Vec::new();
+    while phases.last() != Some(&Phase::Done) {
+        if let Some(Modified(at)) = watch.try_next().await.unwrap() {
+            phases.push(at.phase());
+        }
+    }
+    phases.dedup();
+    assert_eq!(phases, [Phase::Pending, Phase::Running, Phase::Done]);
+}
+
+#[tokio::test]
+async fn containers_run_as_they_are() {
+    let world = World::new().await;
+    let container = |name: &str| Container {
+        name: name.to_owned(),
+        image: Some("busybox".to_owned()),
+        args: Some(vec!["true".to_owned()]),
+        working_dir: Some("/tmp".to_owned()),
+        ..Container::default()
+    };
+    let containers = Some(vec![container("one"), container("two")]);
+    let spec = AtSpec { schedule: "2020-01-01T00:00:00Z".to_owned(), containers, ..AtSpec::default() };
+    world.ats().create(&At::new("both", spec)).await.unwrap();
+    let pod = world.until_pods(1).await.remove(0).spec.unwrap();
+    let found: Vec<_> = pod.containers.iter().map(|c| (c.name.as_str(), c.working_dir.as_deref())).collect();
+    assert_eq!(found, [("one", Some("/tmp")), ("two", Some("/tmp"))]);
+}
+
+#[tokio::test]
+async fn a_schedule_that_slipped_in_is_reported() {
+    let world = World::new().await;
+    // Somebody else's definition of the kind does not say that it is a time.
+    let format = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/schedule/format";
+    let patch = serde_json::json!([{"op": "remove", "path": format}]);
+    let definitions = Api::<CustomResourceDefinition>::all(&world.client);
+    definitions.patch("ats.cnat.programming-kubernetes.info", &Patch::Json(&patch)).await.unwrap();
+    let at = async || {
+        let spec = AtSpec { schedule: "soon".to_owned(), command: Some("echo".to_owned()), ..AtSpec::default() };
+        world.ats().create(&At::new("wrong", spec)).await
+    };
+    for _ in 0..TURNS {
+        match at().await {
+            Ok(_) => break,
+            // The server has not noticed yet.
+            Err(error) => assert!(error.is_invalid(), "{error}"),
+        }
+        tokio::task::yield_now().await;
+        world.clock.advance(Duration::from_millis(1));
+    }
+    let at = world.until("wrong", Phase::Pending).await;
+    let message = at.status.unwrap().message.unwrap();
+    assert!(message.starts_with(r#"schedule "soon" is not a time: "#), "{message}");
+    assert!(world.pods().list(&ListOptions::default()).await.unwrap().items.is_empty());
 }

@@ -55,6 +55,8 @@ pub(crate) struct Running {
     admin_token: String,
     /// What the store is.
     pub(crate) store: String,
+    /// How long it took to open it.
+    pub(crate) store_took: Duration,
 }
 
 /// Runs the server until it is told to end.
@@ -128,7 +130,9 @@ pub(crate) fn read(file: &Path) -> Result<Vec<u8>, String> {
 pub(crate) async fn start(flags: &Flags) -> Result<Running, String> {
     let clock: SharedClock = Arc::new(RealClock::new());
     let data_dir = flags.data_dir.clone().ok_or("name a directory for what the server keeps: --data-dir DIR")?;
+    let began = clock.monotonic();
     let (store, kind) = open_store(flags, &data_dir, &clock).await?;
+    let store_took = clock.monotonic().since(began);
     let listener = listen(flags)?;
     let port = listener.local_addr().map_err(|error| error.to_string())?.port();
     let advertise = flags.advertise_address.unwrap_or_else(|| reachable(flags.bind_address));
@@ -191,7 +195,8 @@ pub(crate) async fn start(flags: &Flags) -> Result<Running, String> {
         .map_err(|error| error.to_string())?;
     let host = if flags.bind_address.is_loopback() { flags.bind_address } else { advertise };
     let url = format!("https://{}", SocketAddr::new(host, port));
-    Ok(Running { handle, server, url, address: host, port, pki: Arc::new(pki), admin_token: admin, store: kind })
+    let pki = Arc::new(pki);
+    Ok(Running { handle, server, url, address: host, port, pki, admin_token: admin, store: kind, store_took })
 }
 
 async fn open_store(flags: &Flags, data_dir: &Path, clock: &SharedClock) -> Result<(SharedStore, String), String> {

@@ -2,38 +2,39 @@
 
 use std::sync::Arc;
 
-use capstan_client::Api;
-use capstan_controllers::{ControllerContext, ControllerOptions, LOCAL_PATH_PROVISIONER, LocalPath, TokenSigner};
+use capstan_controllers::{
+    ControllerContext, ControllerOptions, LOCAL_PATH_PROVISIONER, LocalPath, MetadataInformers, TokenSigner,
+};
 use capstan_runtime::Stop;
 use capstan_scheduler::{Scheduler, SchedulerConfig};
-use capstan_server::authorization::{SYSTEM_MASTERS, UserInfo};
+use k8s_openapi::api::storage::v1::StorageClass;
 use tokio::task::JoinSet;
 
 use super::{
     clock_and_ids,
     flags::{Place, UpFlags},
-    in_process,
+    inside::{self, GARBAGE_COLLECTOR, Inside, install},
 };
-use crate::{keys::Keys, server::Running};
+use crate::keys::Keys;
+
+/// How the control loops call themselves.
+const CONTROLLER_MANAGER: &str = "kube-controller-manager";
 
 /// Starts the control loops that the flags choose, and tells how many.
 pub(super) async fn controllers(
-    running: &Running,
+    inside: &Inside<'_>,
     flags: &UpFlags,
     place: &Place,
     stop: &Stop,
-    loops: &mut JoinSet<()>,
+    tasks: &mut JoinSet<()>,
 ) -> Result<usize, String> {
     let which = capstan_controllers::select(&flags.controllers).map_err(|error| error.to_string())?;
-    let count = which.len();
     let (clock, ids) = clock_and_ids();
-    let user = UserInfo::new("system:kube-controller-manager", [SYSTEM_MASTERS]);
-    let client = in_process(running, user, "kube-controller-manager");
-    default_storage_class(&client).await?;
-    let keys = Arc::new(Keys(Arc::clone(&running.pki)));
+    install::<StorageClass>(&inside.installer(), default_storage_class()).await?;
+    let keys = Arc::new(Keys(Arc::clone(&inside.running.pki)));
     let volumes = place.directory.join("volumes");
     let options = ControllerOptions {
-        root_ca: running.pki.ca.own.certificate.clone(),
+        root_ca: inside.running.pki.ca.own.certificate.clone(),
         token_signer: Some(Arc::clone(&keys) as Arc<dyn TokenSigner>),
         certificate_signer: Some(keys),
         local_path: LocalPath {
@@ -45,16 +46,38 @@ pub(super) async fn controllers(
             })),
         },
     };
-    let context = ControllerContext::new(client, clock, ids, stop.clone(), options);
-    loops.spawn(async move { capstan_controllers::run(&context, &which).await });
+    // One reads for all; each writes in its own name.
+    let reader = inside.client(CONTROLLER_MANAGER, inside::controller_manager(), CONTROLLER_MANAGER);
+    let mut context = ControllerContext::new(reader, Arc::clone(&clock), Arc::clone(&ids), stop.clone(), options);
+    // What reads the metadata of all objects also deletes them.
+    let collector = inside.client(GARBAGE_COLLECTOR, inside::service_account(GARBAGE_COLLECTOR), CONTROLLER_MANAGER);
+    context.metadata = MetadataInformers::new(&collector, clock, ids);
+    let loops: Vec<_> = which
+        .iter()
+        .map(|descriptor| {
+            let user = inside::controller(descriptor.name);
+            let client = inside.client(descriptor.name, user, CONTROLLER_MANAGER);
+            (descriptor.run)(&ControllerContext { client, ..context.clone() })
+        })
+        .collect();
+    // All have asked for their informers: what they share can be started.
+    context.informers.start();
+    let count = loops.len();
+    for work in loops {
+        tasks.spawn(work);
+    }
+    // Informers end with the factory that made them.
+    let stop = stop.clone();
+    tasks.spawn(async move {
+        stop.stopped().await;
+        drop(context);
+    });
     Ok(count)
 }
 
 /// Claims that name no class get their volumes on the node of the pod that uses them.
-async fn default_storage_class(client: &capstan_client::Client) -> Result<(), String> {
-    let class = serde_json::json!({
-        "apiVersion": "storage.k8s.io/v1",
-        "kind": "StorageClass",
+fn default_storage_class() -> serde_json::Value {
+    serde_json::json!({
         "metadata": {
             "name": "local-path",
             "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
@@ -62,17 +85,12 @@ async fn default_storage_class(client: &capstan_client::Client) -> Result<(), St
         "provisioner": LOCAL_PATH_PROVISIONER,
         "reclaimPolicy": "Delete",
         "volumeBindingMode": "WaitForFirstConsumer",
-    });
-    let class = serde_json::from_value(class).map_err(|error| error.to_string())?;
-    match Api::<k8s_openapi::api::storage::v1::StorageClass>::all(client).create(&class).await {
-        Err(error) if !error.is_already_exists() => Err(error.to_string()),
-        _ => Ok(()),
-    }
+    })
 }
 
 /// Starts the scheduler.
-pub(super) fn scheduler(running: &Running, stop: &Stop, loops: &mut JoinSet<()>) {
+pub(super) fn scheduler(inside: &Inside<'_>, stop: &Stop, tasks: &mut JoinSet<()>) {
     let (clock, ids) = clock_and_ids();
-    let client = in_process(running, UserInfo::new("system:kube-scheduler", [SYSTEM_MASTERS]), "kube-scheduler");
-    loops.spawn(Scheduler::new(client, clock, ids, SchedulerConfig::default()).run(stop.clone()));
+    let client = inside.client("kube-scheduler", inside::scheduler(), "kube-scheduler");
+    tasks.spawn(Scheduler::new(client, clock, ids, SchedulerConfig::default()).run(stop.clone()));
 }

@@ -1,6 +1,8 @@
 //! `capstan up`: a cluster in one command: store, API server, controllers, scheduler and nodes in one process.
 
 mod flags;
+mod inside;
+mod journal;
 mod kubeconfig;
 mod loops;
 mod nodes;
@@ -8,7 +10,7 @@ mod state;
 
 use std::{
     env, fs,
-    io::{BufRead as _, BufReader, IsTerminal as _},
+    io::{BufRead as _, BufReader, IsTerminal as _, Write as _},
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -16,24 +18,24 @@ use std::{
     time::Duration,
 };
 
-use capstan_client::Client;
 use capstan_clock::{Clock, Moment, OsIds, RealClock, SharedClock, SharedIds};
 use capstan_runtime::Stopper;
-use capstan_server::authorization::UserInfo;
 use tokio::task::JoinSet;
 
 pub(crate) use flags::HELP;
 use flags::{Place, UpFlags};
+use inside::Inside;
+use journal::Journal;
 use state::State;
 pub(crate) use state::{down, logs, reset, status};
 
 use crate::server::{self, Flags, Running, write_private};
 
-/// How much of the log an error shows.
-const SHOWN_LOG: u64 = 4096;
-
 /// What the last line of the greeting begins with: whoever waits for it goes on then.
 const LAST_LINE: &str = "  capstan down ";
+
+/// The file that says which port the cluster had.
+const PORT_FILE: &str = "port";
 
 /// How long the loops have to end.
 const LOOPS_END_WITHIN: Duration = Duration::from_secs(10);
@@ -68,7 +70,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), String> {
 
 /// The port that the cluster had the last time, or the usual one; any other if somebody has that.
 fn usual_port(place: &Place, address: std::net::IpAddr) -> u16 {
-    let last = fs::read_to_string(place.directory.join("port")).ok().and_then(|text| text.trim().parse().ok());
+    let last = fs::read_to_string(place.directory.join(PORT_FILE)).ok().and_then(|text| text.trim().parse().ok());
     let is_free = |port: &u16| std::net::TcpListener::bind((address, *port)).is_ok();
     [last, Some(Flags::default().secure_port)].into_iter().flatten().find(is_free).unwrap_or_default()
 }
@@ -77,7 +79,13 @@ fn usual_port(place: &Place, address: std::net::IpAddr) -> u16 {
 fn detach(arguments: &[&str], place: &Place) -> Result<(), String> {
     fs::create_dir_all(&place.directory).map_err(|error| format!("{}: {error}", place.directory.display()))?;
     let log = place.log();
-    let file = fs::File::create(&log).map_err(|error| format!("cannot write {}: {error}", log.display()))?;
+    // What is there stays: `capstan logs` tells how it came to this.
+    let file = fs::File::options()
+        .create(true)
+        .append(true)
+        .open(&log)
+        .map_err(|error| format!("cannot write {}: {error}", log.display()))?;
+    let before = file.metadata().map_or(0, |metadata| metadata.len());
     let program = env::current_exe().map_err(|error| error.to_string())?;
     let mut child = Command::new(program)
         .arg("up")
@@ -98,8 +106,10 @@ fn detach(arguments: &[&str], place: &Place) -> Result<(), String> {
         }
     }
     let _ = child.wait();
-    let said = state::tail(&log, SHOWN_LOG);
-    Err(said.trim().trim_start_matches("error: ").to_owned())
+    // Beside the error there is what the journal has of this start.
+    let said = state::since(&log, before);
+    let error = said.rfind("error: ").map_or(said.as_str(), |at| &said[at + "error: ".len()..]);
+    Err(error.trim().to_owned())
 }
 
 /// Says what has been started, and how long that took.
@@ -108,21 +118,29 @@ struct Progress {
     begun: Moment,
     last: Moment,
     colours: bool,
+    journal: Arc<Journal>,
 }
 
 impl Progress {
-    fn new() -> Self {
+    fn new(journal: &Arc<Journal>) -> Self {
         let clock = RealClock::new();
         let begun = clock.monotonic();
-        Progress { clock, begun, last: begun, colours: std::io::stdout().is_terminal() }
+        let colours = std::io::stdout().is_terminal() && env::var_os("NO_COLOR").is_none();
+        Progress { clock, begun, last: begun, colours, journal: Arc::clone(journal) }
     }
 
     fn done(&mut self, what: &str, how: &str) {
         let now = self.clock.monotonic();
-        let took = format!("{} ms", now.since(self.last).as_millis());
-        self.last = now;
+        self.done_in(now.since(self.last), what, how);
+    }
+
+    /// The same, when something else has been done since.
+    fn done_in(&mut self, took: Duration, what: &str, how: &str) {
+        self.last = self.last.plus(took);
+        let took = format!("{} ms", took.as_millis());
         let (on, off) = if self.colours { ("\x1b[2m", "\x1b[0m") } else { ("", "") };
-        println!("  {what:<12} {how:<58} {on}{took:>8}{off}");
+        tell(&format!("  {what:<12} {how:<58} {on}{took:>8}{off}"));
+        self.journal.say("up", format_args!("{what}: {how}"));
     }
 
     fn total(&self) -> Duration {
@@ -131,31 +149,42 @@ impl Progress {
 }
 
 async fn foreground(flags: &UpFlags, server_flags: &Flags, place: &Place) -> Result<(), String> {
-    let mut progress = Progress::new();
+    let journal = Journal::open(&place.log())?;
+    journal.say("up", format_args!("capstan {} starts", env!("CARGO_PKG_VERSION")));
+    let mut progress = Progress::new(&journal);
     let running = server::start(server_flags).await?;
-    progress.done("store", &running.store);
+    let inside = Inside { running: &running, journal: Arc::clone(&journal) };
+    progress.done_in(running.store_took, "store", &running.store);
     progress.done("api server", &format!("{}, {}", running.url, crate::KUBERNETES));
     let (stopper, stop) = Stopper::new();
     let mut tasks = JoinSet::new();
-    let controllers = loops::controllers(&running, flags, place, &stop, &mut tasks).await?;
+    let controllers = loops::controllers(&inside, flags, place, &stop, &mut tasks).await?;
     progress.done("controllers", &format!("{controllers} loops"));
-    loops::scheduler(&running, &stop, &mut tasks);
+    loops::scheduler(&inside, &stop, &mut tasks);
     progress.done("scheduler", "default profile");
-    let nodes = nodes::start(&running, flags, place).await?;
+    let nodes = nodes::start(&inside, flags, place).await?;
     progress.done("nodes", &nodes.what);
 
     let (state, where_to) = write_kubeconfig(&running, server_flags, place)?;
     state.write(&place.directory)?;
-    let _ = fs::write(place.directory.join("port"), running.port.to_string());
-    println!("Ready in {} ms. {where_to}", progress.total().as_millis());
-    println!();
-    println!("  kubectl run hello --image=busybox -- echo hi     run something");
-    println!("  kubectl get pods,events                          see what became of it");
-    println!("{LAST_LINE}                                    stop; `capstan up` goes on where it was");
+    keep_port(place, running.port)?;
+    journal.say("up", format_args!("ready in {} ms", progress.total().as_millis()));
+    tell(&format!("Ready in {} ms. {where_to}", progress.total().as_millis()));
+    tell("");
+    tell("  kubectl run hello --image=busybox -- echo hi     run something");
+    tell("  kubectl get pods,events                          see what became of it");
+    tell(&format!("{LAST_LINE}                                    stop; `capstan up` goes on where it was"));
 
     server::until_told().await?;
+    journal.say("up", "ends: pods first, then the loops, then the server");
+    if std::io::stdout().is_terminal() {
+        tell("\nEnding the pods, each within its grace period; Ctrl-C once more ends them at once.");
+    }
     // Pods end while there is still somebody to tell; then those who would replace them, then the server.
-    nodes.shut_down().await;
+    tokio::select! {
+        () = nodes.shut_down() => {}
+        told = server::until_told() => told?,
+    }
     stopper.stop();
     let clock = RealClock::new();
     tokio::select! {
@@ -163,12 +192,19 @@ async fn foreground(flags: &UpFlags, server_flags: &Flags, place: &Place) -> Res
         () = clock.sleep(LOOPS_END_WITHIN) => tasks.shutdown().await,
     }
     running.shut_down().await;
+    journal.say("up", "has ended");
     state.remove(&place.directory)
 }
 
-/// A client of the server in this process, for one of its parts.
-fn in_process(running: &Running, user: UserInfo, agent: &str) -> Client {
-    Client::from_service(running.server.as_user(user)).with_user_agent(agent)
+/// Prints a line. Whoever reads may have had enough: that is no reason for a cluster to end.
+fn tell(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+/// Keeps the port for the next start: kubeconfigs that others have made go on to work.
+fn keep_port(place: &Place, port: u16) -> Result<(), String> {
+    let file = place.directory.join(PORT_FILE);
+    fs::write(&file, port.to_string()).map_err(|error| format!("cannot write {}: {error}", file.display()))
 }
 
 fn clock_and_ids() -> (SharedClock, SharedIds) {

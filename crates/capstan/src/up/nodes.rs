@@ -4,22 +4,22 @@ use std::{env, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use capstan_clock::{Clock as _, OsIds, RealClock};
 use capstan_kubelet::{
-    node::Node,
+    node::{
+        Node,
+        machine::{self, Signals},
+    },
     runtime::{Runtime as _, cri::Cri, process::Process},
     server::{KubeletServer, Masters},
     simulated,
 };
 use capstan_runtime::{Stop, Stopper};
-use capstan_server::{
-    authorization::{SYSTEM_MASTERS, UserInfo},
-    pki,
-};
+use capstan_server::pki;
 use tokio::{net::TcpListener, task::JoinSet};
 
 use super::{
     clock_and_ids,
     flags::{Place, Runtime, UpFlags},
-    in_process,
+    inside::{self, Inside},
 };
 use crate::server::Running;
 
@@ -52,7 +52,7 @@ impl Nodes {
 }
 
 /// Starts as many nodes as the flags say.
-pub(super) async fn start(running: &Running, flags: &UpFlags, place: &Place) -> Result<Nodes, String> {
+pub(super) async fn start(inside: &Inside<'_>, flags: &UpFlags, place: &Place) -> Result<Nodes, String> {
     let (stopper, stop) = Stopper::new();
     let mut tasks = JoinSet::new();
     let what = match flags.runtime {
@@ -60,7 +60,7 @@ pub(super) async fn start(running: &Running, flags: &UpFlags, place: &Place) -> 
         Runtime::Simulated => {
             let names = (0..flags.nodes).map(|number| format!("{}-{number}", place.name)).collect();
             let (clock, ids) = clock_and_ids();
-            let client = in_process(running, UserInfo::new("system:nodes", [SYSTEM_MASTERS]), "kubelet");
+            let client = inside.simulated_nodes().await?;
             tasks.spawn(simulated::Nodes::new(client, clock, ids, names).run(stop));
             format!("{}, simulated", flags.nodes)
         }
@@ -68,7 +68,7 @@ pub(super) async fn start(running: &Running, flags: &UpFlags, place: &Place) -> 
             return Err("one machine is one node: more of them have to be --runtime simulated".to_owned());
         }
         Runtime::Auto | Runtime::Process | Runtime::Containerd => {
-            this_machine(running, flags.runtime, place, &stop, &mut tasks).await?
+            this_machine(inside, flags.runtime, place, &stop, &mut tasks).await?
         }
     };
     Ok(Nodes { what, stopper, running: tasks })
@@ -76,12 +76,13 @@ pub(super) async fn start(running: &Running, flags: &UpFlags, place: &Place) -> 
 
 /// This machine as a node, with its server.
 async fn this_machine(
-    running: &Running,
+    inside: &Inside<'_>,
     runtime: Runtime,
     place: &Place,
     stop: &Stop,
     tasks: &mut JoinSet<()>,
 ) -> Result<String, String> {
+    let running = inside.running;
     let name = format!("{}-0", place.name);
     let root = place.directory.join("nodes").join(&name);
     let (clock, ids) = clock_and_ids();
@@ -104,12 +105,14 @@ async fn this_machine(
     let listener = TcpListener::bind(SocketAddr::new(running.address, 0)).await;
     let listener = listener.map_err(|error| format!("the node cannot listen on {}: {error}", running.address))?;
     let port = listener.local_addr().map_err(|error| error.to_string())?.port();
-    let user = UserInfo::new(&format!("system:node:{name}"), ["system:nodes"]);
-    let node = Node::builder(in_process(running, user, "kubelet"), clock, ids)
+    let signals_of = root.clone();
+    let client = inside.client(&format!("kubelet {name}"), inside::node(&name), "kubelet");
+    let node = Node::builder(client, clock, ids)
         .name(&name)
         .root_dir(&root)
         .ips(addresses)
         .port(port)
+        .signals(Arc::new(move || without_disk(machine::signals(&signals_of))))
         .runtime(runtime)
         .build();
     let server = KubeletServer::new(node.shared(), Arc::new(Masters));
@@ -117,6 +120,12 @@ async fn this_machine(
     tasks.spawn(server.serve(listener, Some(tls), stop.clone()));
     tasks.spawn(node.run(stop.clone()));
     Ok(format!("{name}, {what}"))
+}
+
+/// The disks of machines that people work on are often almost full, and what fills them is theirs: that is no reason to
+/// send pods away.
+fn without_disk(signals: Signals) -> Signals {
+    Signals { disk_available: signals.disk_capacity, ..signals }
 }
 
 /// What the server of a node shows, and whom it believes.

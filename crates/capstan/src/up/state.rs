@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -21,6 +22,9 @@ const ENDS_WITHIN: Duration = Duration::from_secs(60);
 
 /// How often it is looked whether something has happened.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// How much of the log is looked at for an error.
+const MAX_SHOWN: u64 = 1 << 20;
 
 /// A cluster that runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -179,18 +183,21 @@ fn end(place: &Place) -> Result<bool, String> {
     Ok(true)
 }
 
-/// `capstan logs [-f]`: what a cluster in the background has said.
+/// `capstan logs [-f]`: what its parts did, and what they were refused.
 pub(crate) fn logs(arguments: &[&str]) -> Result<(), String> {
     let follow = arguments.iter().any(|argument| matches!(*argument, "-f" | "--follow"));
     let rest: Vec<&str> =
         arguments.iter().copied().filter(|argument| !matches!(*argument, "-f" | "--follow")).collect();
     let place = Place::parse(&rest)?;
     let file = place.log();
-    let open = fs::File::open(&file);
-    let mut reader = BufReader::new(open.map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => format!("{} is not there: only `capstan up -d` writes it", file.display()),
-        _ => format!("cannot read {}: {error}", file.display()),
-    })?);
+    let open = || {
+        let open = fs::File::open(&file).and_then(|open| Ok((open.metadata()?.ino(), BufReader::new(open))));
+        open.map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => format!("there is no {}: `capstan up` writes it", file.display()),
+            _ => format!("cannot read {}: {error}", file.display()),
+        })
+    };
+    let (mut number, mut reader) = open()?;
     let clock = RealClock::new();
     let mut out = std::io::stdout().lock();
     block_on(async {
@@ -202,6 +209,9 @@ pub(crate) fn logs(arguments: &[&str]) -> Result<(), String> {
                 if out.write_all(&line).is_err() {
                     return Ok(());
                 }
+            } else if fs::metadata(&file).is_ok_and(|now| now.ino() != number) {
+                // The file was put aside, and there is a new one.
+                (number, reader) = open()?;
             } else if follow && State::read(&place.directory).is_some_and(|state| state.is_running()) {
                 clock.sleep(LOOK_EVERY).await;
             } else {
@@ -211,14 +221,13 @@ pub(crate) fn logs(arguments: &[&str]) -> Result<(), String> {
     })
 }
 
-/// The last lines of a file, for an error.
-pub(super) fn tail(file: &Path, bytes: u64) -> String {
+/// What a file has from a place on.
+pub(super) fn since(file: &Path, start: u64) -> String {
     let read = || -> std::io::Result<String> {
         let mut file = fs::File::open(file)?;
-        let length = file.metadata()?.len();
-        file.seek(SeekFrom::Start(length.saturating_sub(bytes)))?;
+        file.seek(SeekFrom::Start(start))?;
         let mut text = Vec::new();
-        file.read_to_end(&mut text)?;
+        file.take(MAX_SHOWN).read_to_end(&mut text)?;
         Ok(String::from_utf8_lossy(&text).into_owned())
     };
     read().unwrap_or_default()

@@ -78,7 +78,9 @@ impl Lifecycle {
         if self.finished() {
             for status in &mut statuses {
                 if status.state.as_ref().is_none_or(|state| state.terminated.is_none()) {
-                    status.state = Some(unknown());
+                    // One that waited to be started again has ended as it did before.
+                    let ended = status.last_state.take_if(|last| last.terminated.is_some());
+                    status.state = Some(ended.unwrap_or_else(unknown));
                 }
             }
         }

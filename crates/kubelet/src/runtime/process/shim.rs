@@ -3,7 +3,7 @@
 //! `process-init outer SPEC` stays on the node's side: it makes the namespaces, starts `process-init inner SPEC` in
 //! them, waits for it and tells the node how it ended; when the node goes away it takes the container along.
 //! `inner` makes the container's view of the files and becomes the command. `process-init exec SPEC` enters the
-//! namespaces of a container and runs a command there.
+//! namespaces of a container and runs a command there, by way of `process-init session`.
 //!
 //! No `unsafe`: a new process comes from `std::process`, which does its own part; what the kernel offers besides is
 //! asked for by `rustix`.
@@ -51,6 +51,7 @@ pub fn process_init(mut args: impl Iterator<Item = String>) -> Option<i32> {
         "outer" => read::<Spec>(&path).and_then(|spec| outer(&spec, &path)),
         "inner" => read::<Spec>(&path).and_then(|spec| inner(&spec)),
         "exec" => read::<ExecSpec>(&path).and_then(|spec| exec(&spec)),
+        "session" => Ok(session(&path, &args.collect::<Vec<_>>())),
         "try" => try_namespaces(&path),
         "pause" => Ok(pause()),
         other => Err(format!("{PROCESS_INIT} knows nothing of {other:?}")),
@@ -273,21 +274,29 @@ fn exec(spec: &ExecSpec) -> Result<i32, String> {
     if own.mount {
         rustix::process::fchdir(&root).and_then(|()| rustix::process::chroot(".")).map_err(|e| format!("root: {e}"))?;
     }
-    terminal(spec.tty)?;
     restrict(container)?;
     let directory = if container.working_dir.is_empty() { "/" } else { &container.working_dir };
     std::env::set_current_dir(directory).map_err(|error| format!("{directory}: {error}"))?;
-    // The command is a child, because only children are in the other process namespace.
-    let program = spec.argv.first().map_or("", String::as_str);
-    match command(container, &spec.argv).stdin(Stdio::inherit()).spawn() {
-        Ok(mut child) => Ok(code(child.wait().map_err(|error| format!("wait: {error}"))?).0),
-        Err(error) => {
-            let text = describe(program, &error);
-            let _ = writeln!(
-                std::io::stderr(),
-                "OCI runtime exec failed: exec failed: unable to start container process: {text}: unknown"
-            );
-            Ok(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 })
-        }
-    }
+    // The command is a child, because only children are in the other process namespace; and it is the leader of its own
+    // session, so that a shell finds itself in charge of the terminal.
+    let terminal = if spec.tty { "tty" } else { "" };
+    let argv = ["/proc/self/exe", PROCESS_INIT, "session", terminal].map(str::to_owned);
+    let argv: Vec<String> = argv.into_iter().chain(spec.argv.iter().cloned()).collect();
+    let mut child = command(container, &argv).stdin(Stdio::inherit()).spawn().map_err(|e| format!("session: {e}"))?;
+    Ok(code(child.wait().map_err(|error| format!("wait: {error}"))?).0)
+}
+
+/// Becomes a command in a session of its own; returns only when that failed.
+fn session(tty: &str, argv: &[String]) -> i32 {
+    let program = argv.first().map_or("", String::as_str);
+    let failed = match terminal(tty == "tty") {
+        Ok(()) => Command::new(program).args(argv.iter().skip(1)).exec(),
+        Err(error) => std::io::Error::other(error),
+    };
+    let text = describe(program, &failed);
+    let _ = writeln!(
+        std::io::stderr(),
+        "OCI runtime exec failed: exec failed: unable to start container process: {text}: unknown"
+    );
+    if failed.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 }
 }
