@@ -183,7 +183,7 @@ impl Running {
         let mut flags =
             vec![format!("--kubeconfig={directory}/kubeconfig"), format!("--root-ca-file={directory}/pki/ca.crt")];
         match &self.side {
-            Side::Capstan { binary } => {
+            Side::Capstan { binary } | Side::Cluster { binary, .. } => {
                 flags.insert(0, "controllers".to_owned());
                 Process::start(binary, &flags, &self.directory)
             }

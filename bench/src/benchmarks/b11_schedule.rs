@@ -197,7 +197,7 @@ fn start(server: &Running) -> Result<Process, String> {
     );
     fs::write(directory.join("scheduler.yaml"), config).map_err(fail)?;
     match &server.side {
-        Side::Capstan { binary } => {
+        Side::Capstan { binary } | Side::Cluster { binary, .. } => {
             let arguments =
                 ["scheduler".to_owned(), format!("--kubeconfig={at}/kubeconfig"), "--leader-elect=false".to_owned()];
             Process::start(binary, &arguments, directory)
