@@ -130,6 +130,11 @@ impl Endpoint {
         Ok(Endpoint { address, tls, authorization, authority: address.to_string(), wire })
     }
 
+    /// Where it is.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// How many bytes went over all its connections, both ways.
     pub(crate) fn wire_bytes(&self) -> u64 {
         self.wire.load(Ordering::Relaxed)

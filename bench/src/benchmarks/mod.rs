@@ -1,4 +1,4 @@
-//! The benchmarks, one file each. B11 to B14 come with the scheduler, the controllers and the client.
+//! The benchmarks, one file each. B11 and B12 come with the scheduler and the controllers.
 
 mod b01_start;
 mod b02_idle;
@@ -10,6 +10,8 @@ mod b07_watch;
 mod b08_stalled;
 mod b09_recreate;
 mod b10_restart;
+mod b13_informer;
+mod b14_queue;
 mod b15_kinds;
 
 use crate::bench::Bench;
@@ -27,11 +29,13 @@ pub(crate) enum Benchmark {
     Stalled,
     Recreate,
     Restart,
+    Informer,
+    Queue,
     Kinds,
 }
 
 impl Benchmark {
-    pub(crate) const ALL: [Benchmark; 11] = [
+    pub(crate) const ALL: [Benchmark; 13] = [
         Benchmark::Start,
         Benchmark::Idle,
         Benchmark::Write,
@@ -42,6 +46,8 @@ impl Benchmark {
         Benchmark::Stalled,
         Benchmark::Recreate,
         Benchmark::Restart,
+        Benchmark::Informer,
+        Benchmark::Queue,
         Benchmark::Kinds,
     ];
 
@@ -65,6 +71,10 @@ impl Benchmark {
             Benchmark::Stalled => ("B8", "Watchers beside one that does not read"),
             Benchmark::Recreate => ("B9", "Delete and create among many objects, seen by a watcher"),
             Benchmark::Restart => ("B10", "Restart with many pods"),
+            Benchmark::Informer => ("B13", "An informer of many pods, beside client-go's and kube-rs'"),
+            Benchmark::Queue => {
+                ("B14", "Work queues, and a loop that does nothing, beside client-go and controller-runtime")
+            }
             Benchmark::Kinds => ("B15", "Custom kinds installed and served"),
         }
     }
@@ -94,6 +104,8 @@ pub(crate) async fn run(bench: &mut Bench, chosen: &[Benchmark]) {
             Benchmark::Stalled => b08_stalled::run(bench).await,
             Benchmark::Recreate => b09_recreate::run(bench).await,
             Benchmark::Restart => b10_restart::run(bench).await,
+            Benchmark::Informer => b13_informer::run(bench).await,
+            Benchmark::Queue => b14_queue::run(bench).await,
             Benchmark::Kinds => b15_kinds::run(bench).await,
         };
         if let Err(error) = done {
