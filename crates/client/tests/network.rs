@@ -125,7 +125,7 @@ async fn compressed_answers_are_read() {
     let maps = config_maps(&client);
     for at in 0..4 {
         let mut map = config_map(&format!("long-{at}"));
-        map.set_nested(["data", "text"], "so long ".repeat(10_000).into()).unwrap();
+        map.set_nested(["data", "text"], "so long ".repeat(10_000).as_str()).unwrap();
         maps.create(&map).await.unwrap();
     }
     let ask = |encoding: &'static str| {

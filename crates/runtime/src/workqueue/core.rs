@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     fmt,
     future::poll_fn,
-    hash::Hash,
+    hash::{BuildHasher as _, Hash},
     mem,
     pin::pin,
     sync::PoisonError,
@@ -15,6 +15,7 @@ use std::{
 use capstan_client::beat::race;
 use capstan_clock::{Moment, SharedClock};
 use foldhash::fast::RandomState;
+use hashbrown::HashTable;
 use tokio::{sync::Notify, task::yield_now};
 
 use super::{
@@ -36,6 +37,7 @@ impl<T: Clone + Eq + Hash + Send + 'static> Item for T {}
 /// An item that is to be worked on, or is being worked on, or both.
 #[derive(Debug)]
 struct Slot<T, R> {
+    hash: u64,
     /// None when the slot is free.
     item: Option<T>,
     /// To be worked on: its rank, its place, and since when. While it is in work it is not handed out.
@@ -46,8 +48,10 @@ struct Slot<T, R> {
 
 struct State<T, Q: Ready> {
     ready: Q,
-    /// Where each item is in `slots`: found twice a round, when it is added and when it is done.
-    entries: HashMap<T, usize, RandomState>,
+    /// Where each item is in `slots`, found by the item's hash: twice a round, when it is added and when it is done. It
+    /// is looked at in no order, so it is kept small: with many items what it takes is what does not fit a cache.
+    entries: HashTable<u32>,
+    hashes: RandomState,
     slots: Vec<Slot<T, Q::Rank>>,
     free: Vec<usize>,
     /// Items whose time has not come.
@@ -88,26 +92,32 @@ impl<T, Q: Ready> fmt::Debug for Core<T, Q> {
 impl<T: Item, Q: Ready> State<T, Q> {
     /// The slot of an item, made if it has none.
     fn slot(&mut self, item: T) -> usize {
-        if let Some(slot) = self.entries.get(&item) {
-            return *slot;
+        let hash = self.hashes.hash_one(&item);
+        let slots = &mut self.slots;
+        let is_it = |at: &u32| slots[*at as usize].item.as_ref() == Some(&item);
+        if let Some(at) = self.entries.find(hash, is_it) {
+            return *at as usize;
         }
-        let new = Slot { item: Some(item.clone()), dirty: None, processing: None };
+        let new = Slot { hash, item: Some(item), dirty: None, processing: None };
         let at = match self.free.pop() {
             Some(at) => {
-                self.slots[at] = new;
+                slots[at] = new;
                 at
             }
             None => {
-                self.slots.push(new);
-                self.slots.len() - 1
+                slots.push(new);
+                slots.len() - 1
             }
         };
-        self.entries.insert(item, at);
+        let number = u32::try_from(at).expect("memory ends before four billion items");
+        self.entries.insert_unique(hash, number, |at| slots[*at as usize].hash);
         at
     }
 
     fn is_dirty(&self, item: &T) -> bool {
-        self.entries.get(item).is_some_and(|slot| self.slots[*slot].dirty.is_some())
+        let slot = |at: &u32| &self.slots[*at as usize];
+        let found = self.entries.find(self.hashes.hash_one(item), |at| slot(at).item.as_ref() == Some(item));
+        found.is_some_and(|at| slot(at).dirty.is_some())
     }
 
     fn add(&mut self, item: T, mut rank: Q::Rank, now: Moment) {
@@ -187,8 +197,11 @@ impl<T: Item, Q: Ready> State<T, Q> {
 
     /// Whether there is more to hand out than before.
     fn done(&mut self, item: &T, now: Moment) -> bool {
-        let Some(at) = self.entries.get(item).copied() else { return false };
-        let slot = &mut self.slots[at];
+        let slots = &mut self.slots;
+        let is_it = |at: &u32| slots[*at as usize].item.as_ref() == Some(item);
+        let Ok(entry) = self.entries.find_entry(self.hashes.hash_one(item), is_it) else { return false };
+        let at = *entry.get() as usize;
+        let slot = &mut slots[at];
         let Some(started) = slot.processing.take() else { return false };
         self.processing -= 1;
         self.metrics.work_duration.observe(now.since(started));
@@ -198,9 +211,9 @@ impl<T: Item, Q: Ready> State<T, Q> {
                 true
             }
             None => {
+                entry.remove();
                 slot.item = None;
                 self.free.push(at);
-                self.entries.remove(item);
                 false
             }
         }
@@ -219,7 +232,8 @@ impl<T: Item, Q: Ready> Core<T, Q> {
     pub(super) fn new(clock: SharedClock) -> Self {
         let state = State {
             ready: Q::default(),
-            entries: HashMap::default(),
+            entries: HashTable::new(),
+            hashes: RandomState::default(),
             slots: Vec::new(),
             free: Vec::new(),
             waiting: HashMap::default(),
