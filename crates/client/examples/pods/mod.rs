@@ -30,12 +30,16 @@ const MANAGED: &str = r#"{"manager":"kube-controller-manager","operation":"Updat
 {".":{},"f:status":{}}},"f:containerStatuses":{},"f:hostIP":{},"f:phase":{},"f:podIP":{},"f:startTime":{}}},
 "subresource":"status"}"#;
 
-pub fn pod(at: usize) -> String {
+pub(crate) fn pod(at: usize) -> String {
     let managed = MANAGED.replace('\n', "");
     let text = format!(
         r#"{{"metadata":{{"name":"web-7d4b9c6f5d-{at:06}","generateName":"web-7d4b9c6f5d-","namespace":"shop-{}",
 "uid":"0b3c1f7e-5a52-4c8a-9b6a-{at:012}","resourceVersion":"{at}","creationTimestamp":"2026-01-01T00:00:00Z",
-"labels":{{"app":"web","pod-template-hash":"7d4b9c6f5d"}},"ownerReferences":[{{"apiVersion":"apps/v1",
+"labels":{{"app":"web","pod-template-hash":"7d4b9c6f5d"}},
+"annotations":{{"checksum/config":"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+"prometheus.io/path":"/metrics","prometheus.io/port":"8080","prometheus.io/scrape":"true",
+"kubectl.kubernetes.io/restartedAt":"2026-01-01T00:00:00Z"}},
+"ownerReferences":[{{"apiVersion":"apps/v1",
 "kind":"ReplicaSet",
 "name":"web-7d4b9c6f5d","uid":"6f0c5b8e-1f5c-4d1c-8d0c-111111111111","controller":true,"blockOwnerDeletion":true}}],
 "managedFields":[{managed}]}},"spec":{{"volumes":[{{"name":"kube-api-access-x7k2p","projected":{{"sources":[
@@ -69,9 +73,9 @@ pub fn pod(at: usize) -> String {
 
 /// So many pods. How often all of them were listed is counted.
 #[derive(Debug)]
-pub struct Pods {
-    pub count: usize,
-    pub lists: Arc<AtomicUsize>,
+pub(crate) struct Pods {
+    pub(crate) count: usize,
+    pub(crate) lists: Arc<AtomicUsize>,
 }
 
 impl ListerWatcher for Pods {
@@ -110,7 +114,7 @@ impl Watch for Expired {
 }
 
 /// What the process takes of the machine's memory, and the most it ever took, in KB.
-pub fn resident() -> (usize, usize) {
+pub(crate) fn resident() -> (usize, usize) {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let of = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
