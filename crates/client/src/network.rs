@@ -141,7 +141,7 @@ impl Network {
         let authority = config.kube.cluster_url.authority();
         let host = authority.map(ToString::to_string).unwrap_or_default();
         // To the same machine bytes travel faster than they can be compressed.
-        let near = authority.map_or("", |authority| authority.host()).trim_matches(['[', ']']);
+        let near = authority.map_or("", http::uri::Authority::host).trim_matches(['[', ']']);
         let near = near == "localhost" || near.parse().is_ok_and(|address: IpAddr| address.is_loopback());
         let compression = !near && !config.kube.disable_compression;
         Ok(Network { make, upgrades, lanes: Mutex::default(), place, host, compression })

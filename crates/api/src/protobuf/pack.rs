@@ -27,7 +27,7 @@ pub fn pack(gvk: &GroupVersionKind, message: &[u8], managed_fields: bool) -> Res
             for field in fields(metadata)?.iter().rev().filter(|(number, _)| *number != MANAGED_FIELDS) {
                 writer.put(field.1);
             }
-            writer.header(METADATA as u32, mark);
+            writer.header(METADATA.unsigned_abs(), mark);
             writer.put(before);
         }
     }
@@ -36,7 +36,6 @@ pub fn pack(gvk: &GroupVersionKind, message: &[u8], managed_fields: bool) -> Res
 }
 
 /// What is before the metadata, the metadata, and what is after it.
-#[expect(clippy::type_complexity, reason = "three parts of one slice, taken apart by the only caller")]
 fn metadata(message: &[u8]) -> Result<Option<(&[u8], &[u8], &[u8])>, Error> {
     let mut reader = Reader::new(message);
     while !reader.is_at_end() {
