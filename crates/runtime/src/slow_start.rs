@@ -8,8 +8,8 @@ use tokio::task::{JoinError, JoinSet};
 pub const SLOW_START_INITIAL_BATCH_SIZE: usize = 1;
 
 /// Does something `count` times, in batches of `initial`, twice that, four times that and so on; those of a batch at
-/// the same time, each in its own task. After a batch in which one failed no other begins: a quota that is used up costs
-/// a few requests, not all of them. `work` is given numbers from 0.
+/// the same time, each in its own task. After a batch in which one failed no other begins: a quota that is used up
+/// costs a few requests, not all of them. `work` is given numbers from 0.
 ///
 /// Returns how many went well, and the first failure. A panic of one goes on in the caller.
 ///

@@ -33,7 +33,8 @@ async fn main() {
     let client = Client::try_from(config).expect("a client");
     let mut end = signal(SignalKind::terminate()).expect("signals");
     let (reader, writer) = reflector::store::<Pod>();
-    let pods = watcher(Api::<Pod>::all(client), watcher::Config::default()).modify(|pod| pod.managed_fields_mut().clear());
+    let pods = watcher(Api::<Pod>::all(client), watcher::Config::default());
+    let pods = pods.modify(|pod| pod.managed_fields_mut().clear());
     let late: Arc<Mutex<Vec<f64>>> = Arc::default();
     let to = Arc::clone(&late);
     let (before, begun) = (resident(), Instant::now());

@@ -116,8 +116,8 @@ impl<K: Object> SharedIndexInformer<K> {
     ///
     /// Objects as Rust types take several times the room of their bytes: a Pod of 4 KB some 15 KB, so 100,000 of them
     /// 1.5 GB; packed they take 100 to 300 MB. What came as protobuf is not even read before somebody wants it, so that
-    /// the first list is in the store sooner. In return each read costs as much as reading an answer of the server does,
-    /// tens of microseconds, unless the object is one of the last few that were read. So this is for large caches that
+    /// the first list is in the store sooner. In return each read costs what reading an answer of the server does, tens
+    /// of microseconds, unless the object is one of the last few that were read. So this is for large caches that
     /// are read a key at a time, as reconcilers do it; where all objects are listed again and again, leave it out.
     /// Indices are kept up to date, for which each object is unpacked when it comes.
     pub fn compact(&self)
