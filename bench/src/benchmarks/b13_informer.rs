@@ -99,7 +99,7 @@ fn add(bench: &mut Bench, name: &'static str, count: u64, seen: &Seen) {
 }
 
 async fn measure(bench: &Bench, server: &Running, informer: &Informer, count: u64) -> Result<Seen, String> {
-    let directory = bench.directory(informer.name)?;
+    let directory = bench.directory(&format!("informer-{}", informer.name))?;
     let mut arguments = informer.arguments.clone();
     arguments.push(server.kubeconfig()?.display().to_string());
     let mut process = Process::start(&informer.binary, &arguments, &directory)?;
