@@ -19,7 +19,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use pods::{Pods, pod, resident};
 
-const COUNT: usize = 10_000;
+const COUNT: usize = 30_000;
 /// What a pod may take, in KB, at the worst moment: while all are listed for the third time and a handler listens.
 const LIMIT: f64 = 5.0;
 
