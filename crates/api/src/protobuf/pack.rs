@@ -36,7 +36,9 @@ pub fn pack(gvk: &GroupVersionKind, message: &[u8], managed_fields: bool) -> Res
 }
 
 /// What is before the metadata, the metadata, and what is after it.
-fn metadata(message: &[u8]) -> Result<Option<(&[u8], &[u8], &[u8])>, Error> {
+type Parts<'a> = (&'a [u8], &'a [u8], &'a [u8]);
+
+fn metadata(message: &[u8]) -> Result<Option<Parts<'_>>, Error> {
     let mut reader = Reader::new(message);
     while !reader.is_at_end() {
         let start = reader.at;
