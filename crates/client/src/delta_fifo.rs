@@ -164,7 +164,7 @@ impl<K: Object> DeltaFIFO<K> {
         match (self.items.get(key).and_then(Deltas::newest).cloned().or_else(|| known.kept(key.as_str())), object) {
             (None, _) => {}
             (Some(_), Some(object)) => {
-                self.push(key, Delta::Deleted(Gone { last: object, final_state_unknown: false }))
+                self.push(key, Delta::Deleted(Gone { last: object, final_state_unknown: false }));
             }
             (Some(last), None) => self.push(key, Delta::Deleted(Gone { last, final_state_unknown: true })),
         }
