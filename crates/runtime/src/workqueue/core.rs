@@ -346,9 +346,9 @@ impl<T: Item, Q: Ready> Core<T, Q> {
         let answer = self.answer(&mut state, now)?;
         // What comes because of its time has been announced to nobody.
         if timed {
-            self.unlock(state)
+            self.unlock(state);
         } else {
-            drop(state)
+            drop(state);
         }
         Some(answer)
     }
@@ -404,9 +404,9 @@ impl<T: Item, Q: Ready> Core<T, Q> {
         let more = state.done(item, now);
         let drain = state.drain;
         if more {
-            self.unlock(state)
+            self.unlock(state);
         } else {
-            drop(state)
+            drop(state);
         }
         if drain {
             self.done.notify_waiters();
