@@ -7,9 +7,11 @@ mod bench;
 mod benchmarks;
 mod client;
 mod histogram;
+mod informer;
 mod load;
 mod machine;
 mod objects;
+mod peers;
 mod process;
 mod profile;
 mod report;
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
             }
             Ok(())
         }
+        ["informer", kubeconfig] => runtime().and_then(|runtime| runtime.block_on(informer::run(kubeconfig))),
         ["run", rest @ ..] => Settings::parse(rest).and_then(run),
         ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
@@ -70,8 +73,7 @@ fn run(settings: Settings) -> Result<(), String> {
     let machine = Machine::look(&sides);
     let out = settings.out.clone();
     let mut bench = Bench::new(settings, sides);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let interrupted = runtime.map_err(|error| format!("cannot start: {error}"))?.block_on(async {
+    let interrupted = runtime()?.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
         let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
         // Whichever comes first: servers end when what uses them is dropped, and what was measured stays in `bench`.
@@ -88,6 +90,11 @@ fn run(settings: Settings) -> Result<(), String> {
         return Err("interrupted: the report has what was measured until then".to_owned());
     }
     if bench.failures.is_empty() { Ok(()) } else { Err(format!("{} could not be measured", bench.failures.len())) }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, String> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.map_err(|error| format!("cannot start: {error}"))
 }
 
 /// The servers to measure, each with binaries that are there.

@@ -7,6 +7,9 @@ pub(crate) const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 /// Pods are spread over so many namespaces.
 pub(crate) const NAMESPACES: u64 = 10;
 
+/// The annotation in which a change says when it was sent, in nanoseconds since 1970.
+pub(crate) const SENT_AT: &str = "bench/at";
+
 /// A ConfigMap of about so many bytes.
 pub(crate) fn config_map(name: &str, bytes: usize) -> String {
     let text = "x".repeat(bytes.saturating_sub(120));

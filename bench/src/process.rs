@@ -73,8 +73,7 @@ impl Process {
     }
 
     fn last_words(&self, status: ExitStatus) -> String {
-        let log = fs::read(&self.log).unwrap_or_default();
-        let log = String::from_utf8_lossy(&log);
+        let log = self.words();
         let tail: Vec<&str> = log.lines().rev().take(3).collect();
         let tail: Vec<&str> = tail.into_iter().rev().collect();
         format!("{} ended ({status}); its last words, from {}:\n{}", self.name, self.log.display(), tail.join("\n"))
@@ -83,6 +82,19 @@ impl Process {
     /// Its number.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// All that it has said.
+    pub(crate) fn words(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+
+    /// Asks it to end, waits for that, and says all that it has said.
+    pub(crate) async fn ended(self) -> Result<String, String> {
+        let log = self.log.clone();
+        self.stop().await;
+        let words = fs::read(&log).map_err(|error| format!("{}: {error}", log.display()))?;
+        Ok(String::from_utf8_lossy(&words).into_owned())
     }
 
     pub(crate) fn usage(&self) -> Usage {

@@ -207,6 +207,24 @@ impl Running {
         self.endpoint.connect().await.map_err(|error| format!("{}: {error}", self.side.name()))
     }
 
+    /// A kubeconfig of this server, for programs of others.
+    pub(crate) fn kubeconfig(&self) -> Result<PathBuf, String> {
+        let path = self.directory.join("bench.kubeconfig");
+        let fail = |error: std::io::Error| format!("{}: {error}", path.display());
+        let tokens = fs::read_to_string(self.directory.join("tokens.csv")).map_err(fail)?;
+        let token = tokens.split(',').next().unwrap_or_default();
+        let (address, ca) = (self.endpoint.address(), self.directory.join("pki/ca.crt"));
+        let text = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: bench\n\
+             clusters: [{{name: bench, cluster: {{server: 'https://{address}', certificate-authority: '{}'}}}}]\n\
+             users: [{{name: bench, user: {{token: {token}}}}}]\n\
+             contexts: [{{name: bench, context: {{cluster: bench, user: bench}}}}]\n",
+            ca.display(),
+        );
+        fs::write(&path, text).map_err(fail)?;
+        Ok(path)
+    }
+
     /// Ends it in order, with its state left where it is; says where.
     pub(crate) async fn stop(self) -> PathBuf {
         self.sampler.abort();

@@ -19,7 +19,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("capstan-kubelet", &["runtime", "client", "api", "clock"]),
     ("capstan", &["api", "storage", "server", "clock", "client", "runtime", "controllers", "scheduler", "kubelet"]),
     ("cnat", &["runtime", "client", "api"]),
-    ("capstan-bench", &["api", "server", "storage", "clock"]),
+    ("capstan-bench", &["api", "client", "clock", "runtime", "server", "storage"]),
     ("xtask", &["api"]),
     ("capstan-fuzz", &["api", "cel"]),
 ];

@@ -12,6 +12,8 @@ mod b09_recreate;
 mod b10_restart;
 mod b11_schedule;
 mod b12_controllers;
+mod b13_informer;
+mod b14_queue;
 mod b15_kinds;
 mod b16_scale;
 
@@ -32,12 +34,14 @@ pub(crate) enum Benchmark {
     Restart,
     Schedule,
     Controllers,
+    Informer,
+    Queue,
     Kinds,
     Scale,
 }
 
 impl Benchmark {
-    pub(crate) const ALL: [Benchmark; 14] = [
+    pub(crate) const ALL: [Benchmark; 16] = [
         Benchmark::Start,
         Benchmark::Idle,
         Benchmark::Write,
@@ -50,6 +54,8 @@ impl Benchmark {
         Benchmark::Restart,
         Benchmark::Schedule,
         Benchmark::Controllers,
+        Benchmark::Informer,
+        Benchmark::Queue,
         Benchmark::Kinds,
         Benchmark::Scale,
     ];
@@ -75,7 +81,11 @@ impl Benchmark {
             Benchmark::Recreate => ("B9", "Delete and create among many objects, seen by a watcher"),
             Benchmark::Restart => ("B10", "Restart with many pods"),
             Benchmark::Schedule => ("B11", "Pods get nodes: a scheduler on its server"),
-            Benchmark::Controllers => ("B12", "A ReplicaSet grows: time until all is ready, requests, memory of the manager"),
+            Benchmark::Controllers => {
+                ("B12", "A ReplicaSet grows: time until all is ready, requests, memory of the manager")
+            }
+            Benchmark::Informer => ("B13", "An informer of many pods, beside those of client-go and kube-rs"),
+            Benchmark::Queue => ("B14", "Work queues, and a loop that does nothing, beside Go's"),
             Benchmark::Kinds => ("B15", "Custom kinds installed and served"),
             Benchmark::Scale => ("Scale", "Simulated nodes with many pods in one process"),
         }
@@ -109,6 +119,8 @@ pub(crate) async fn run(bench: &mut Bench, chosen: &[Benchmark]) {
             Benchmark::Restart => b10_restart::run(bench).await,
             Benchmark::Schedule => b11_schedule::run(bench).await,
             Benchmark::Controllers => b12_controllers::run(bench).await,
+            Benchmark::Informer => b13_informer::run(bench).await,
+            Benchmark::Queue => b14_queue::run(bench).await,
             Benchmark::Kinds => b15_kinds::run(bench).await,
             Benchmark::Scale => b16_scale::run(bench).await,
         };

@@ -1,134 +1,29 @@
-//! How much memory an informer of many pods takes: `cargo run -p capstan-client --example memory -- 100000`.
+//! How much memory an informer of many pods takes: `cargo run --release -p capstan-client --example memory -- 100000`.
 //!
-//! The pods are 4 KB each as JSON, of which who manages which fields is about a third and is not kept. They come from a
-//! source in this process, a page at a time, so that what is counted is the informer's. Then all are listed again,
-//! which must not take a second copy.
+//! With `whole` behind the number the pods are kept as Rust types, otherwise packed. They come a page at a time. Then
+//! all are listed again, which must not take a second copy.
+
+mod pods;
 
 use std::{
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    task::{Context, Poll},
     time::Duration,
 };
 
-use bytes::Bytes;
-use capstan_api::{GroupVersionKind, Status, options::ListOptions, watch_event::WatchEvent};
-use capstan_client::{
-    BoxFuture, Error, ListPage, ListerWatcher, SharedIndexInformer, Watch, WatchStream, reflector::machine::Config,
-};
+use capstan_client::{SharedIndexInformer, reflector::machine::Config};
 use capstan_clock::{ManualClock, SeededIds};
 use k8s_openapi::api::core::v1::Pod;
 
-const PAGE: usize = 500;
-
-/// Who manages which fields of a pod of a Deployment.
-const MANAGED: &str = r#"{"manager":"kube-controller-manager","operation":"Update","apiVersion":"v1",
-"time":"2026-01-01T00:00:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:metadata":{"f:generateName":{},"f:labels":{".":{},
-"f:app":{},"f:pod-template-hash":{}},"f:ownerReferences":{".":{},"k:{\"uid\":\"6f0c5b8e\"}":{}}},
-"f:spec":{"f:containers":
-{"k:{\"name\":\"web\"}":{".":{},"f:env":{".":{},"k:{\"name\":\"MODE\"}":{".":{},"f:name":{},"f:value":{}}},"f:image":{},
-"f:imagePullPolicy":{},"f:name":{},"f:ports":{".":{},"k:{\"containerPort\":8080,\"protocol\":\"TCP\"}":{".":{},
-"f:containerPort":{},"f:protocol":{}}},"f:resources":{".":{},"f:limits":{".":{},"f:memory":{}},"f:requests":{".":{},
-"f:cpu":{},"f:memory":{}}},"f:terminationMessagePath":{},"f:terminationMessagePolicy":{}}},"f:dnsPolicy":{},
-"f:enableServiceLinks":{},"f:restartPolicy":{},"f:schedulerName":{},"f:securityContext":{},
-"f:terminationGracePeriodSeconds":{}}}},{"manager":"kubelet","operation":"Update","apiVersion":"v1",
-"time":"2026-01-01T00:00:09Z","fieldsType":"FieldsV1","fieldsV1":{"f:status":{"f:conditions":{"k:{\"type\":\"Ready\"}":
-{".":{},"f:status":{}}},"f:containerStatuses":{},"f:hostIP":{},"f:phase":{},"f:podIP":{},"f:startTime":{}}},
-"subresource":"status"}"#;
-
-fn pod(at: usize) -> String {
-    let managed = MANAGED.replace('\n', "");
-    let text = format!(
-        r#"{{"metadata":{{"name":"web-7d4b9c6f5d-{at:06}","generateName":"web-7d4b9c6f5d-","namespace":"shop-{}",
-"uid":"0b3c1f7e-5a52-4c8a-9b6a-{at:012}","resourceVersion":"{at}","creationTimestamp":"2026-01-01T00:00:00Z",
-"labels":{{"app":"web","pod-template-hash":"7d4b9c6f5d"}},"ownerReferences":[{{"apiVersion":"apps/v1",
-"kind":"ReplicaSet",
-"name":"web-7d4b9c6f5d","uid":"6f0c5b8e-1f5c-4d1c-8d0c-111111111111","controller":true,"blockOwnerDeletion":true}}],
-"managedFields":[{managed}]}},"spec":{{"volumes":[{{"name":"kube-api-access-x7k2p","projected":{{"sources":[
-{{"serviceAccountToken":{{"expirationSeconds":3607,"path":"token"}}}},{{"configMap":{{"name":"kube-root-ca.crt",
-"items":[{{"key":"ca.crt","path":"ca.crt"}}]}}}}],"defaultMode":420}}}}],"containers":[{{"name":"web",
-"image":"registry.example.com/shop/web:1.27.3","ports":[{{"containerPort":8080,"protocol":"TCP"}}],
-"env":[{{"name":"MODE","value":"production"}}],"resources":{{"limits":{{"memory":"256Mi"}},
-"requests":{{"cpu":"100m","memory":"128Mi"}}}},"volumeMounts":[{{"name":"kube-api-access-x7k2p","readOnly":true,
-"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}}],"terminationMessagePath":"/dev/termination-log",
-"terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent"}}],"restartPolicy":"Always",
-"terminationGracePeriodSeconds":30,"dnsPolicy":"ClusterFirst","serviceAccountName":"default","serviceAccount":"default",
-"nodeName":"node-{}","securityContext":{{}},"schedulerName":"default-scheduler","tolerations":[
-{{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}},
-{{"key":"node.kubernetes.io/unreachable","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}}],
-"priority":0,
-"enableServiceLinks":true,"preemptionPolicy":"PreemptLowerPriority"}},"status":{{"phase":"Running","conditions":[
-{{"type":"Initialized","status":"True","lastTransitionTime":"2026-01-01T00:00:01Z"}},
-{{"type":"Ready","status":"True","lastTransitionTime":"2026-01-01T00:00:09Z"}},
-{{"type":"PodScheduled","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z"}}],"hostIP":"10.1.0.7",
-"podIP":"10.2.3.4","podIPs":[{{"ip":"10.2.3.4"}}],"startTime":"2026-01-01T00:00:01Z",
-"containerStatuses":[{{"name":"web",
-"state":{{"running":{{"startedAt":"2026-01-01T00:00:08Z"}}}},"lastState":{{}},"ready":true,"restartCount":0,
-"image":"registry.example.com/shop/web:1.27.3",
-"imageID":"registry.example.com/shop/web@sha256:0000000000000000000000000000000000000000000000000000000000000000",
-"containerID":"containerd://{at:064}","started":true}}],"qosClass":"Burstable"}}}}"#,
-        at % 50,
-        at % 100,
-    );
-    text.replace('\n', "")
-}
-
-#[derive(Debug)]
-struct Pods {
-    count: usize,
-    lists: Arc<AtomicUsize>,
-}
-
-impl ListerWatcher for Pods {
-    fn list(&self, options: ListOptions) -> BoxFuture<'_, Result<ListPage, Error>> {
-        Box::pin(async move {
-            let from = options.continue_token.parse().unwrap_or(0);
-            let to = (from + PAGE).min(self.count);
-            let mut continue_token = String::new();
-            if to < self.count {
-                continue_token = to.to_string();
-            } else {
-                self.lists.fetch_add(1, Ordering::SeqCst);
-            }
-            Ok(ListPage {
-                item_kind: Some(GroupVersionKind::new("", "v1", "Pod")),
-                resource_version: self.count.to_string(),
-                continue_token,
-                items: (from..to).map(|at| Bytes::from(pod(at))).collect(),
-                is_protobuf: false,
-            })
-        })
-    }
-
-    fn watch(&self, _: ListOptions) -> BoxFuture<'_, Result<WatchStream, Error>> {
-        Box::pin(async { Ok(WatchStream::new(Expired)) })
-    }
-}
-
-/// A watch that says that its version is gone, so that everything is listed again.
-struct Expired;
-
-impl Watch for Expired {
-    fn poll_next(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<WatchEvent<Bytes>, Error>>> {
-        Poll::Ready(Some(Err(Status::resource_expired("too old resource version").into())))
-    }
-}
-
-/// What the process takes of the machine's memory, and the most it ever took, in KB.
-fn resident() -> (usize, usize) {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let of = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
-        line.split_whitespace().next().and_then(|kb| kb.parse().ok()).unwrap_or(0)
-    };
-    (of("VmRSS:"), of("VmHWM:"))
-}
+use pods::{Pods, pod, resident};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    let count = std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(10_000);
+    let mut arguments = std::env::args().skip(1);
+    let count = arguments.next().and_then(|count| count.parse().ok()).unwrap_or(10_000);
+    let whole = arguments.next().is_some_and(|word| word == "whole");
     println!("{count} pods of {} bytes as JSON; the struct alone has {}", pod(0).len(), size_of::<Pod>());
     let clock = ManualClock::at("2026-01-01T00:00:00Z".parse().expect("it is a time"));
     let config = Config { no_managed_fields: true, no_watch_list: true, ..Config::default() };
@@ -136,6 +31,9 @@ async fn main() {
     let source = Arc::new(Pods { count, lists: Arc::clone(&lists) });
     let ids = Arc::new(SeededIds::new(1));
     let informer = SharedIndexInformer::<Pod>::new(source, config, Arc::new(clock.clone()), ids);
+    if !whole {
+        informer.compact();
+    }
     let (before, _) = resident();
     let running = informer.clone();
     let task = tokio::spawn(async move { running.run().await });

@@ -403,7 +403,7 @@ impl<K: Object + Serialize> Api<K> {
     /// It is there already, the server refuses or cannot be reached.
     pub async fn create_with(&self, object: &K, options: &CreateOptions) -> Result<K, Error> {
         let path = with_options(&self.path("", ""), options);
-        self.call(self.client.request_with(Method::POST, &path, JSON, object)?).await
+        self.call(self.client.object_request(Method::POST, &path, self.accept, object)?).await
     }
 
     /// Writes an object, if nobody has changed it since it was read.
@@ -428,6 +428,6 @@ impl<K: Object + Serialize> Api<K> {
     /// Somebody has changed it since it was read, the server refuses or cannot be reached.
     pub async fn update_with(&self, object: &K, subresource: &str, options: &UpdateOptions) -> Result<K, Error> {
         let path = with_options(&self.path(object.identity().name, subresource), options);
-        self.call(self.client.request_with(Method::PUT, &path, JSON, object)?).await
+        self.call(self.client.object_request(Method::PUT, &path, self.accept, object)?).await
     }
 }

@@ -4,11 +4,11 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use capstan_api::{
-    GroupVersionResource, Status, builtin, json,
+    GroupVersionKind, GroupVersionResource, Status, builtin, json,
     object::{Scope, path},
     options::ListOptions,
     protobuf,
-    value::from_value,
+    value::{from_value, to_value},
 };
 use capstan_clock::{OsIds, RealClock, SharedClock, SharedIds};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
@@ -128,6 +128,18 @@ impl Client {
     #[must_use]
     pub fn with_protobuf(&self, protobuf: bool) -> Self {
         self.with(|inner| inner.protobuf = protobuf)
+    }
+
+    /// Whether it asks for protobuf.
+    #[must_use]
+    pub fn protobuf(&self) -> bool {
+        self.inner.protobuf
+    }
+
+    /// The server's host and port; empty for one in this process.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        self.inner.transport.host()
     }
 
     fn with(&self, change: impl FnOnce(&mut Inner)) -> Self {
@@ -254,6 +266,21 @@ impl Client {
         Ok(request)
     }
 
+    /// A request with an object, in the form in which the answer is asked for.
+    pub(crate) fn object_request<T: Serialize + ?Sized>(
+        &self,
+        method: Method,
+        path: &str,
+        accept: Accept,
+        object: &T,
+    ) -> Result<Request<Bytes>, Error> {
+        let message = if accept == Accept::Protobuf { message_of(object) } else { None };
+        let Some(message) = message else { return self.request_with(method, path, JSON, object) };
+        let mut request = self.request(method, path)?.map(|_| Bytes::from(message));
+        request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PROTOBUF));
+        Ok(request)
+    }
+
     /// A request for something that can be read in several forms.
     pub(crate) fn read_request(&self, path: &str, accept: HeaderValue) -> Result<Request<Bytes>, Error> {
         let mut request = self.request(Method::GET, path)?;
@@ -342,6 +369,16 @@ impl Accept {
             other => other.of_object(),
         }
     }
+}
+
+/// An object of a built-in kind as a message in its envelope; nothing for other kinds.
+fn message_of<T: Serialize + ?Sized>(object: &T) -> Option<Vec<u8>> {
+    let value = to_value(object).ok()?;
+    let text = |field: &str| value.as_object()?.get(field)?.as_str();
+    let gvk = GroupVersionKind::from_api_version_and_kind(text("apiVersion")?, text("kind")?);
+    // Schemas in definitions of kinds have fields of several types; servers read those best as they were written.
+    let schema = builtin::schema(&gvk).filter(|_| gvk.group != "apiextensions.k8s.io")?;
+    Some(protobuf::encode_object(&gvk, &schema, &value))
 }
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";

@@ -1,36 +1,33 @@
 //! What happened to objects and has not been looked at yet: one entry a key, first come, first served.
 
-use std::{
-    collections::{BTreeMap, HashMap, VecDeque, hash_map::Entry},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, HashMap, VecDeque, hash_map::Entry};
 
 use capstan_api::object::Object;
 
-use crate::{Key, informer::Deleted, store::Indexer};
+use crate::{Kept, Key, informer::Gone, store::Indexer};
 
 /// What happened to an object.
 #[derive(Debug)]
 pub enum Delta<K> {
     /// A watch saw it come.
-    Added(Arc<K>),
+    Added(Kept<K>),
     /// A watch saw it change.
-    Updated(Arc<K>),
+    Updated(Kept<K>),
     /// A list had it.
-    Replaced(Arc<K>),
+    Replaced(Kept<K>),
     /// Nothing; it is time to look at it again.
-    Sync(Arc<K>),
+    Sync(Kept<K>),
     /// It is gone.
-    Deleted(Deleted<K>),
+    Deleted(Gone<K>),
 }
 
 impl<K> Clone for Delta<K> {
     fn clone(&self) -> Self {
         match self {
-            Delta::Added(object) => Delta::Added(Arc::clone(object)),
-            Delta::Updated(object) => Delta::Updated(Arc::clone(object)),
-            Delta::Replaced(object) => Delta::Replaced(Arc::clone(object)),
-            Delta::Sync(object) => Delta::Sync(Arc::clone(object)),
+            Delta::Added(object) => Delta::Added(object.clone()),
+            Delta::Updated(object) => Delta::Updated(object.clone()),
+            Delta::Replaced(object) => Delta::Replaced(object.clone()),
+            Delta::Sync(object) => Delta::Sync(object.clone()),
             Delta::Deleted(deleted) => Delta::Deleted(deleted.clone()),
         }
     }
@@ -39,10 +36,10 @@ impl<K> Clone for Delta<K> {
 impl<K> Delta<K> {
     /// The newest state that is known.
     #[must_use]
-    pub fn object(&self) -> &Arc<K> {
+    pub fn object(&self) -> &Kept<K> {
         match self {
             Delta::Added(object) | Delta::Updated(object) | Delta::Replaced(object) | Delta::Sync(object) => object,
-            Delta::Deleted(deleted) => deleted.object(),
+            Delta::Deleted(gone) => &gone.last,
         }
     }
 }
@@ -53,7 +50,7 @@ impl<K> Delta<K> {
 /// told of, so a key takes the same little memory however long nobody looks.
 #[derive(Debug)]
 pub struct Deltas<K> {
-    deleted: Option<Deleted<K>>,
+    deleted: Option<Gone<K>>,
     present: Option<Delta<K>>,
 }
 
@@ -70,7 +67,7 @@ impl<K> Deltas<K> {
                 // The object that this deletes came after the one that others know of: they hear of that one's end.
                 (Some(_), Some(_)) => {}
                 // Of two deletions the one that saw the last state is kept.
-                (Some(Deleted::Object(_)), None) => {}
+                (Some(known), None) if !known.final_state_unknown => {}
                 _ => self.deleted = Some(deleted),
             },
             Delta::Updated(object) if matches!(self.present, Some(Delta::Added(_))) => {
@@ -81,8 +78,8 @@ impl<K> Deltas<K> {
     }
 
     /// The newest of them.
-    fn newest(&self) -> Option<&Arc<K>> {
-        self.present.as_ref().map(Delta::object).or(self.deleted.as_ref().map(Deleted::object))
+    fn newest(&self) -> Option<&Kept<K>> {
+        self.present.as_ref().map(Delta::object).or(self.deleted.as_ref().map(|gone| &gone.last))
     }
 
     /// In the order in which they happened.
@@ -150,42 +147,43 @@ impl<K: Object> DeltaFIFO<K> {
     }
 
     /// A watch saw an object come.
-    pub fn add(&mut self, key: &Key, object: Arc<K>) {
+    pub fn add(&mut self, key: &Key, object: Kept<K>) {
         self.populated = true;
         self.push(key, Delta::Added(object));
     }
 
     /// A watch saw an object change.
-    pub fn update(&mut self, key: &Key, object: Arc<K>) {
+    pub fn update(&mut self, key: &Key, object: Kept<K>) {
         self.populated = true;
         self.push(key, Delta::Updated(object));
     }
 
     /// A watch saw an object go; without its last state if that could not be read.
-    pub fn delete(&mut self, key: &Key, object: Option<Arc<K>>, known: &Indexer<K>) {
+    pub fn delete(&mut self, key: &Key, object: Option<Kept<K>>, known: &Indexer<K>) {
         self.populated = true;
-        match (self.items.get(key).and_then(Deltas::newest).cloned().or_else(|| known.get_by_key(key.as_str())), object)
-        {
+        match (self.items.get(key).and_then(Deltas::newest).cloned().or_else(|| known.kept(key.as_str())), object) {
             (None, _) => {}
-            (Some(_), Some(object)) => self.push(key, Delta::Deleted(Deleted::Object(object))),
-            (Some(last), None) => self.push(key, Delta::Deleted(Deleted::DeletedFinalStateUnknown(last))),
+            (Some(_), Some(object)) => {
+                self.push(key, Delta::Deleted(Gone { last: object, final_state_unknown: false }));
+            }
+            (Some(last), None) => self.push(key, Delta::Deleted(Gone { last, final_state_unknown: true })),
         }
     }
 
     /// A list saw these objects and no others: what is known or waits, and is not among them, has been deleted.
-    pub fn replace(&mut self, objects: &BTreeMap<Key, Arc<K>>, known: &Indexer<K>) {
-        let mut gone: Vec<(Key, Arc<K>)> = Vec::new();
+    pub fn replace(&mut self, objects: &BTreeMap<Key, Kept<K>>, known: &Indexer<K>) {
+        let mut gone: Vec<(Key, Kept<K>)> = Vec::new();
         let pending = self.items.iter().filter(|(key, _)| !objects.contains_key(*key));
-        gone.extend(pending.filter_map(|(key, deltas)| Some((key.clone(), Arc::clone(deltas.newest()?)))));
+        gone.extend(pending.filter_map(|(key, deltas)| Some((key.clone(), deltas.newest()?.clone()))));
         gone.sort_by(|a, b| a.0.cmp(&b.0));
         let known = known.snapshot();
-        let unseen = known.iter().filter(|(key, _)| !objects.contains_key(*key) && !self.items.contains_key(*key));
-        gone.extend(unseen.map(|(key, object)| (key.clone(), Arc::clone(object))));
+        let unseen = known.iter_kept().filter(|(key, _)| !objects.contains_key(*key) && !self.items.contains_key(*key));
+        gone.extend(unseen.map(|(key, object)| (key.clone(), object.clone())));
         for (key, object) in objects {
-            self.push(key, Delta::Replaced(Arc::clone(object)));
+            self.push(key, Delta::Replaced(object.clone()));
         }
         for (key, object) in &gone {
-            self.push(key, Delta::Deleted(Deleted::DeletedFinalStateUnknown(Arc::clone(object))));
+            self.push(key, Delta::Deleted(Gone { last: object.clone(), final_state_unknown: true }));
         }
         if !self.populated {
             self.populated = true;
@@ -195,9 +193,9 @@ impl<K: Object> DeltaFIFO<K> {
 
     /// Lets every known object be looked at again, unless something waits for it anyway.
     pub fn resync(&mut self, known: &Indexer<K>) {
-        for (key, object) in known.snapshot().iter() {
+        for (key, object) in known.snapshot().iter_kept() {
             if !self.items.contains_key(key) {
-                self.push(key, Delta::Sync(Arc::clone(object)));
+                self.push(key, Delta::Sync(object.clone()));
             }
         }
     }

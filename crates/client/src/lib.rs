@@ -178,7 +178,10 @@ pub mod delta_fifo;
 pub mod discovery;
 mod error;
 pub mod factory;
+#[cfg(feature = "kube")]
+mod gzip;
 pub mod informer;
+mod kept;
 mod key;
 pub mod list_watch;
 mod lister;
@@ -206,6 +209,7 @@ pub use discovery::{CachedDiscovery, DeferredRESTMapper, DiscoveryClient};
 pub use error::Error;
 pub use factory::{InformerOptions, SharedInformerFactory};
 pub use informer::{Deleted, HandlerFuncs, Registration, ResourceEventHandler, SharedIndexInformer};
+pub use kept::Kept;
 pub use key::Key;
 pub use list_watch::{BoxFuture, ListPage, ListerWatcher, Watch, WatchStream};
 pub use lister::{Lister, NamespaceLister};

@@ -62,7 +62,7 @@ impl<K: Object> NamespaceLister<'_, K> {
     pub fn list(&self, selector: &Selector) -> Vec<Arc<K>> {
         let snapshot = self.indexer.snapshot();
         let objects = snapshot.namespace(self.namespace).map(|(_, object)| object);
-        objects.filter(|object| object.is_selected(selector)).map(Arc::clone).collect()
+        objects.filter(|object| object.is_selected(selector)).collect()
     }
 
     /// The object of this name.

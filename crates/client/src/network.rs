@@ -4,6 +4,7 @@
 //! server offers it; requests that turn into something else (exec, port-forward) take HTTP/1, which can.
 
 use std::{
+    net::IpAddr,
     pin::Pin,
     sync::{
         Arc, Mutex, PoisonError,
@@ -14,7 +15,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response, Uri, header};
+use http::{HeaderValue, Request, Response, Uri, header};
 use hyper::{
     body::Incoming,
     rt::{Read, Write},
@@ -35,6 +36,7 @@ use tower::{Layer, Service, ServiceExt as _, util::BoxCloneSyncService};
 use crate::{
     BoxFuture, Client, Error,
     config::{Config, ConfigError, chain},
+    gzip,
     transport::{Body, BodyError, Transport},
 };
 
@@ -70,6 +72,9 @@ struct Network {
     upgrades: Road,
     lanes: Mutex<Vec<Lane>>,
     place: String,
+    host: String,
+    /// Whether long answers are to come compressed.
+    compression: bool,
 }
 
 #[derive(Clone)]
@@ -133,7 +138,13 @@ impl Network {
         let make = road_maker(config)?;
         let upgrades = make(Protocol::Http1);
         let place = format!("{} ({})", config.server().trim_end_matches('/'), config.place);
-        Ok(Network { make, upgrades, lanes: Mutex::default(), place })
+        let authority = config.kube.cluster_url.authority();
+        let host = authority.map(ToString::to_string).unwrap_or_default();
+        // To the same machine bytes travel faster than they can be compressed.
+        let near = authority.map_or("", http::uri::Authority::host).trim_matches(['[', ']']);
+        let near = near == "localhost" || near.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+        let compression = !near && !config.kube.disable_compression;
+        Ok(Network { make, upgrades, lanes: Mutex::default(), place, host, compression })
     }
 
     /// The road for a request: the first that is not full, a new one, or the least busy.
@@ -154,10 +165,17 @@ impl Network {
 }
 
 impl Transport for Network {
-    fn send(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+    fn host(&self) -> &str {
+        &self.host
+    }
+
+    fn send(&self, mut request: Request<Bytes>) -> BoxFuture<'static, Result<Response<Body>, Error>> {
         let (road, busy) = if request.headers().contains_key(header::UPGRADE) {
             (self.upgrades.clone(), None)
         } else {
+            if self.compression && !request.headers().contains_key(header::ACCEPT_ENCODING) {
+                request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+            }
             let lane = self.lane();
             (lane.road, Some(Busy(lane.busy)))
         };
@@ -165,7 +183,7 @@ impl Transport for Network {
         Box::pin(async move {
             let answer = road.oneshot(request.map(KubeBody::from)).await;
             let response = answer.map_err(|error| Error::Transport(format!("{place}: {}", chain(&*error))))?;
-            Ok(response.map(|body| Body::new(Counted { body, _busy: busy })))
+            Ok(gzip::inflated(response.map(|body| Body::new(Counted { body, _busy: busy }))))
         })
     }
 }

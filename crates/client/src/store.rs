@@ -11,7 +11,7 @@ use std::{
 use capstan_api::{Str, object::Object};
 use imbl::{OrdMap, OrdSet};
 
-use crate::Key;
+use crate::{Kept, Key};
 
 /// The name of the index by namespace, which every store has.
 pub const NAMESPACE_INDEX: &str = "namespace";
@@ -65,8 +65,10 @@ impl<K> Index<K> {
 }
 
 /// All objects at one time. It does not change, costs nothing to make, and shares its objects with the store.
+///
+/// Objects that are [kept](Kept) packed are unpacked as they are handed out.
 pub struct Snapshot<K> {
-    items: OrdMap<Key, Arc<K>>,
+    items: OrdMap<Key, Kept<K>>,
     indices: BTreeMap<Str, Index<K>>,
 }
 
@@ -103,23 +105,29 @@ impl<K: Object> Snapshot<K> {
 
     /// The object under a key.
     #[must_use]
-    pub fn get(&self, key: &str) -> Option<&Arc<K>> {
-        self.items.get(key)
+    pub fn get(&self, key: &str) -> Option<Arc<K>> {
+        self.items.get(key)?.object()
     }
 
     /// All objects, in the order of their keys.
-    pub fn iter(&self) -> impl Iterator<Item = (&Key, &Arc<K>)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&Key, Arc<K>)> {
+        self.iter_kept().filter_map(unpacked)
+    }
+
+    /// The same, as they are kept.
+    pub fn iter_kept(&self) -> impl Iterator<Item = (&Key, &Kept<K>)> {
         self.items.iter()
     }
 
     /// The objects of a namespace; of all of them when it is empty.
-    pub fn namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a Key, &'a Arc<K>)> + use<'a, K> {
+    pub fn namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a Key, Arc<K>)> + use<'a, K> {
         // Keys are sorted and begin with the namespace, so a namespace is a range. A slash ends the namespace.
         let prefix: Cow<'a, str> =
             if namespace.is_empty() { Cow::Borrowed("") } else { Cow::Owned(format!("{namespace}/")) };
         let start = prefix.clone();
         let range = (Bound::Included(start.as_ref()), Bound::Unbounded);
-        self.items.range::<_, str>(range).take_while(move |(key, _)| key.as_str().starts_with(&*prefix))
+        let objects = self.items.range::<_, str>(range).take_while(move |(key, _)| key.as_str().starts_with(&*prefix));
+        objects.filter_map(unpacked)
     }
 
     /// The objects with a value of an index.
@@ -129,10 +137,10 @@ impl<K: Object> Snapshot<K> {
     pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Arc<K>>, IndexError> {
         if let Some(index) = self.indices.get(index) {
             let keys = index.keys.get(value).into_iter().flatten();
-            return Ok(keys.filter_map(|key| self.items.get(key)).map(Arc::clone).collect());
+            return Ok(keys.filter_map(|key| self.items.get(key)?.object()).collect());
         }
         if index == NAMESPACE_INDEX {
-            return Ok(self.namespace(value).map(|(_, object)| Arc::clone(object)).collect());
+            return Ok(self.namespace(value).map(|(_, object)| object).collect());
         }
         Err(IndexError(index.into()))
     }
@@ -152,6 +160,10 @@ impl<K: Object> Snapshot<K> {
         }
         Err(IndexError(index.into()))
     }
+}
+
+fn unpacked<'a, K: Object>((key, kept): (&'a Key, &'a Kept<K>)) -> Option<(&'a Key, Arc<K>)> {
+    Some((key, kept.object()?))
 }
 
 /// Objects under their keys, with indices, shared between tasks.
@@ -191,7 +203,7 @@ impl<K: Object> Indexer<K> {
         self.change(|state| {
             for (name, func) in indexers {
                 let mut index = Index { func, keys: OrdMap::new() };
-                state.items.iter().for_each(|(key, object)| index.insert(key, object));
+                state.iter().for_each(|(key, object)| index.insert(key, &object));
                 state.indices.insert(name, index);
             }
         });
@@ -209,24 +221,45 @@ impl<K: Object> Indexer<K> {
     }
 
     /// Puts an object under a key and returns the one that was there.
-    pub fn insert(&self, key: &Key, object: Arc<K>) -> Option<Arc<K>> {
+    pub fn insert(&self, key: &Key, object: impl Into<Kept<K>>) -> Option<Kept<K>> {
+        let object = object.into();
+        self.warm(key, Some(&object));
         self.change(|state| {
-            let old = state.items.insert(key.clone(), Arc::clone(&object));
-            for index in state.indices.values_mut() {
-                if let Some(old) = &old {
-                    index.remove(key, old);
+            let old = state.items.insert(key.clone(), object.clone());
+            if !state.indices.is_empty() && !old.as_ref().is_some_and(|old| old.ptr_eq(&object)) {
+                let (before, after) = (old.as_ref().and_then(Kept::object), object.object());
+                for index in state.indices.values_mut() {
+                    before.iter().for_each(|before| index.remove(key, before));
+                    after.iter().for_each(|after| index.insert(key, after));
                 }
-                index.insert(key, &object);
             }
             old
         })
     }
 
+    /// Unpacks what indices will be asked about, so that nobody has to wait for that behind the lock.
+    fn warm(&self, key: &Key, object: Option<&Kept<K>>) {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        if state.indices.is_empty() {
+            return;
+        }
+        let old = state.items.get(key).cloned();
+        drop(state);
+        for kept in old.iter().chain(object) {
+            let _ = kept.object();
+        }
+    }
+
     /// Takes the object from a key.
-    pub fn remove(&self, key: &Key) -> Option<Arc<K>> {
+    pub fn remove(&self, key: &Key) -> Option<Kept<K>> {
+        self.warm(key, None);
         self.change(|state| {
             let old = state.items.remove(key)?;
-            state.indices.values_mut().for_each(|index| index.remove(key, &old));
+            if !state.indices.is_empty()
+                && let Some(object) = old.object()
+            {
+                state.indices.values_mut().for_each(|index| index.remove(key, &object));
+            }
             Some(old)
         })
     }
@@ -234,7 +267,13 @@ impl<K: Object> Indexer<K> {
     /// The object under a key.
     #[must_use]
     pub fn get_by_key(&self, key: &str) -> Option<Arc<K>> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner).get(key).map(Arc::clone)
+        self.kept(key)?.object()
+    }
+
+    /// The object under a key, as it is kept.
+    #[must_use]
+    pub fn kept(&self, key: &str) -> Option<Kept<K>> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner).items.get(key).cloned()
     }
 
     /// Whether there are no objects.
@@ -252,7 +291,7 @@ impl<K: Object> Indexer<K> {
     /// All objects, in the order of their keys.
     #[must_use]
     pub fn list(&self) -> Vec<Arc<K>> {
-        self.snapshot().items.values().map(Arc::clone).collect()
+        self.snapshot().iter().map(|(_, object)| object).collect()
     }
 
     /// The objects with a value of an index.

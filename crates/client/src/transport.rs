@@ -101,6 +101,11 @@ impl<B: http_body::Body<Data = Bytes, Error: Into<BodyError>>> http_body::Body f
 pub trait Transport: Send + Sync + 'static {
     /// Asks.
     fn send(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Response<Body>, Error>>;
+
+    /// The server's host and port, for those who count by them. Empty where there is none.
+    fn host(&self) -> &str {
+        ""
+    }
 }
 
 /// A transport that can be shared.

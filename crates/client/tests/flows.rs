@@ -89,6 +89,17 @@ async fn flows(client: &Client) {
     .await;
     let known = informer.lister().namespace(NAMESPACE).get("one").unwrap();
     assert!(known.metadata.managed_fields.is_none());
+    // One that keeps its objects packed has the same, from protobuf and from JSON.
+    for protobuf in [true, false] {
+        let client = client.with_protobuf(protobuf);
+        let factory = SharedInformerFactory::for_client(&client).namespace(NAMESPACE).without_managed_fields();
+        let packed = factory.informer::<ConfigMap>();
+        packed.compact();
+        factory.start();
+        assert!(factory.wait_for_cache_sync().await);
+        assert_eq!(packed.lister().namespace(NAMESPACE).get("one").unwrap(), known);
+        assert!(format!("{:?}", packed.indexer().kept(&format!("{NAMESPACE}/one"))).contains("Packed"));
+    }
     maps.delete("one", &DeleteOptions::default()).await.unwrap();
     let uid = created.metadata.uid.clone().unwrap();
     maps.wait_for("one", conditions::is_deleted(&uid)).await.unwrap();

@@ -6,7 +6,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use capstan_api::{GroupVersionResource, Unstructured, options::ListOptions};
 use capstan_client::{Api, Client, Config, Error, Event};
-use capstan_clock::{Clock as _, OsIds, RealClock};
+use capstan_clock::{Clock as _, OsIds, RealClock, Timestamp};
 use capstan_server::{
     Server, authentication,
     authorization::UserInfo,
@@ -25,10 +25,15 @@ struct Cluster {
 
 impl Cluster {
     async fn start(name: &str) -> Self {
+        Cluster::start_at(name, RealClock::new().now()).await
+    }
+
+    /// With certificates that were made at this time.
+    async fn start_at(name: &str, made: Timestamp) -> Self {
         let clock = Arc::new(RealClock::new());
         let directory = std::env::temp_dir().join(format!("capstan-client-{name}-{}", std::process::id()));
         let options = pki::Options { host: "here".into(), service_ip: [10, 0, 0, 1].into(), extra: Vec::new() };
-        let pki = Pki::open(&directory, &options, clock.now(), &OsIds).unwrap();
+        let pki = Pki::open(&directory, &options, made, &OsIds).unwrap();
         let mut tokens = authentication::StaticTokens::default();
         tokens.insert("a-token", UserInfo::new("admin", ["system:masters"]));
         let config = capstan_server::Config {
@@ -109,6 +114,35 @@ async fn tokens_certificates_and_kubes_own_client() {
 
     let nobody = client(&cluster.kubeconfig("nobody", Credential::Token("wrong"))).await;
     assert_eq!(config_maps(&nobody).get("x").await.unwrap_err().status().unwrap().code, 401);
+}
+
+/// Answers that are long come compressed to those who say that they can read that.
+#[tokio::test(flavor = "multi_thread")]
+async fn compressed_answers_are_read() {
+    let cluster = Cluster::start("gzip").await;
+    let client = client(&cluster.kubeconfig("admin", Credential::Token("a-token"))).await;
+    assert_eq!(format!("https://{}", client.host()), cluster.url);
+    let maps = config_maps(&client);
+    for at in 0..4 {
+        let mut map = config_map(&format!("long-{at}"));
+        map.set_nested(["data", "text"], "so long ".repeat(10_000).as_str()).unwrap();
+        maps.create(&map).await.unwrap();
+    }
+    let ask = |encoding: &'static str| {
+        let request = http::Request::get("/api/v1/namespaces/default/configmaps").header("accept-encoding", encoding);
+        request.body(bytes::Bytes::new()).unwrap()
+    };
+    let plain = client.bytes(ask("identity")).await.unwrap();
+    assert!(plain.len() > 200_000, "{}", plain.len());
+    assert_eq!(client.bytes(ask("gzip")).await.unwrap(), plain);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn certificates_that_have_expired() {
+    let cluster = Cluster::start_at("expired", "1990-01-01T00:00:00Z".parse().unwrap()).await;
+    let client = client(&cluster.kubeconfig("me", Credential::Token("a-token"))).await;
+    let Error::Transport(text) = config_maps(&client).get("x").await.unwrap_err() else { panic!() };
+    assert!(text.starts_with(&cluster.url) && text.contains("expired") && text.contains("user \"me\""), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,10 +3,12 @@
 use std::fmt;
 
 use capstan_api::{
-    GroupVersion,
+    GroupVersion, Map, Value,
     object::{Accessor, Object, OwnerReference, controller_of},
+    patch::merge,
+    value::to_value,
 };
-use capstan_client::{Api, Error};
+use capstan_client::{Api, Error, Patch};
 use serde::Serialize;
 
 /// Why an object cannot be owned as asked.
@@ -171,6 +173,10 @@ pub enum OperationResult {
     Created,
     /// It was changed.
     Updated,
+    /// It and its status were changed.
+    UpdatedStatus,
+    /// Its status was changed.
+    UpdatedStatusOnly,
 }
 
 impl fmt::Display for OperationResult {
@@ -179,6 +185,8 @@ impl fmt::Display for OperationResult {
             OperationResult::Unchanged => "unchanged",
             OperationResult::Created => "created",
             OperationResult::Updated => "updated",
+            OperationResult::UpdatedStatus => "updatedStatus",
+            OperationResult::UpdatedStatusOnly => "updatedStatusOnly",
         })
     }
 }
@@ -196,24 +204,13 @@ pub async fn create_or_update<K: Object + Serialize + Clone + PartialEq>(
     object: &mut K,
     mut mutate: impl FnMut(&mut K) -> Result<(), Error>,
 ) -> Result<OperationResult, Error> {
-    let mut changed = |object: &mut K| {
-        let identity = object.identity();
-        let (namespace, name) = (identity.namespace.to_owned(), identity.name.to_owned());
-        mutate(object)?;
-        let identity = object.identity();
-        if (identity.namespace, identity.name) != (&*namespace, &*name) {
-            let message = "MutateFn cannot mutate object name and/or object namespace";
-            return Err(Error::Decode(message.to_owned()));
-        }
-        Ok(())
-    };
     let Some(existing) = api.get_opt(object.identity().name).await? else {
-        changed(object)?;
+        mutated(object, &mut mutate)?;
         *object = api.create(object).await?;
         return Ok(OperationResult::Created);
     };
     *object = existing.clone();
-    changed(object)?;
+    mutated(object, &mut mutate)?;
     if *object == existing {
         return Ok(OperationResult::Unchanged);
     }
@@ -221,9 +218,89 @@ pub async fn create_or_update<K: Object + Serialize + Clone + PartialEq>(
     Ok(OperationResult::Updated)
 }
 
+/// Makes an object as `mutate` wants it: creates it if it is not there, and sends only what differs if it is, so that
+/// what others change meanwhile stays. The status, if that differs, is sent by itself to where it is written.
+///
+/// `object` and `mutate` are as in [`create_or_update`]. A new object's status is not written.
+///
+/// # Errors
+/// `mutate` fails or gives the object another name, or the server refuses.
+pub async fn create_or_patch<K: Object + Serialize>(
+    api: &Api<K>,
+    object: &mut K,
+    mut mutate: impl FnMut(&mut K) -> Result<(), Error>,
+) -> Result<OperationResult, Error> {
+    let Some(existing) = api.get_opt(object.identity().name).await? else {
+        mutated(object, &mut mutate)?;
+        *object = api.create(object).await?;
+        return Ok(OperationResult::Created);
+    };
+    let (before, status_before) = parts(&existing)?;
+    *object = existing;
+    mutated(object, &mut mutate)?;
+    let (after, status_after) = parts(object)?;
+    let name = object.identity().name.to_owned();
+    let (patch, status) = (merge::diff(&before, &after), merge::diff(&status_before, &status_after));
+    if !patch.is_empty() {
+        *object = api.patch(&name, &Patch::Merge(Value::Object(patch.clone()))).await?;
+    }
+    if !status.is_empty() {
+        *object = api.patch_status(&name, &Patch::Merge(Value::Object(status.clone()))).await?;
+    }
+    Ok(match (patch.is_empty(), status.is_empty()) {
+        (true, true) => OperationResult::Unchanged,
+        (false, true) => OperationResult::Updated,
+        (false, false) => OperationResult::UpdatedStatus,
+        (true, false) => OperationResult::UpdatedStatusOnly,
+    })
+}
+
+/// Has the server make an object as `manager` wants it, by server-side apply: what `object` says is owned by `manager`
+/// from now on, taken from others if need be, and what it said before and says no more goes. Who wants to be told of
+/// conflicts instead calls [`Api::apply`].
+///
+/// # Errors
+/// The server refuses or cannot be reached.
+pub async fn apply<K: Object + Serialize>(api: &Api<K>, manager: &str, object: &K) -> Result<K, Error> {
+    let mut wanted = content(object)?;
+    if let Some(metadata) = wanted.get_mut("metadata").and_then(Value::as_object_mut) {
+        // What only the server knows is not wanted by anybody, and the server refuses an apply that carries it.
+        for field in ["managedFields", "resourceVersion", "uid", "creationTimestamp", "generation"] {
+            metadata.remove(field);
+        }
+    }
+    wanted.remove("status");
+    api.apply(object.identity().name, manager, true, Value::Object(wanted)).await
+}
+
+fn mutated<K: Object>(object: &mut K, mutate: &mut impl FnMut(&mut K) -> Result<(), Error>) -> Result<(), Error> {
+    let identity = object.identity();
+    let (namespace, name) = (identity.namespace.to_owned(), identity.name.to_owned());
+    mutate(object)?;
+    let identity = object.identity();
+    if (identity.namespace, identity.name) != (&*namespace, &*name) {
+        return Err(Error::Decode("MutateFn cannot mutate object name and/or object namespace".to_owned()));
+    }
+    Ok(())
+}
+
+fn content<K: Serialize>(object: &K) -> Result<Map, Error> {
+    match to_value(object).map_err(|error| Error::Decode(error.to_string()))? {
+        Value::Object(map) => Ok(map),
+        other => Err(Error::Decode(format!("expected an object and not a {}", other.type_name()))),
+    }
+}
+
+/// An object without its status, and one with nothing but the status.
+fn parts<K: Serialize>(object: &K) -> Result<(Map, Map), Error> {
+    let mut rest = content(object)?;
+    let status = rest.remove("status").map(|status| ("status".into(), status));
+    Ok((rest, status.into_iter().collect()))
+}
+
 #[cfg(test)]
 mod tests {
-    use capstan_api::Unstructured;
+    use capstan_api::{GroupVersionResource, Unstructured};
 
     use super::*;
 
@@ -275,6 +352,53 @@ mod tests {
         assert_eq!(owned.owner_references().len(), 2);
         assert!(remove_owner_reference(&owner, &mut owned) && !remove_owner_reference(&owner, &mut owned));
         assert!(!has_controller_reference(&owned));
+    }
+
+    #[tokio::test]
+    async fn only_what_differs_is_sent() {
+        let client = crate::testing::client().await;
+        let nodes = client.resource(GroupVersionResource::new("", "v1", "nodes"));
+        let check = async |team: &str, phase: &str, expected: OperationResult| {
+            let node = br#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"}}"#;
+            let mut node = Unstructured::decode(node).unwrap();
+            let result = create_or_patch(&nodes, &mut node, |node| {
+                node.set_nested(["metadata", "labels", "team"], team).unwrap();
+                node.set_nested(["status", "phase"], phase).unwrap();
+                Ok(())
+            });
+            assert_eq!(result.await.unwrap(), expected, "{team} {phase}");
+            assert_eq!(node.nested_str(["metadata", "labels", "team"]).unwrap(), Some(team));
+            assert_eq!(node.nested_str(["status", "phase"]).unwrap(), Some(phase));
+        };
+        check("a", "Pending", OperationResult::Created).await;
+        check("a", "Pending", OperationResult::Unchanged).await;
+        check("b", "Pending", OperationResult::Updated).await;
+        check("b", "Running", OperationResult::UpdatedStatusOnly).await;
+        check("c", "Pending", OperationResult::UpdatedStatus).await;
+        let mut other = object("Node", "", "n");
+        let renamed = create_or_patch(&nodes, &mut other, |node| {
+            node.set_name("other");
+            Ok(())
+        });
+        let error = renamed.await.unwrap_err().to_string();
+        assert!(error.contains("MutateFn cannot mutate object name and/or object namespace"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn what_is_applied_no_more_goes() {
+        let client = crate::testing::client().await;
+        let maps = client.resource(GroupVersionResource::new("", "v1", "configmaps")).namespace("default");
+        let map = |data: &str| {
+            let text = format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"m"}},"data":{data}}}"#);
+            Unstructured::decode(text.as_bytes()).unwrap()
+        };
+        apply(&maps, "me", &map(r#"{"a":"1","b":"2"}"#)).await.unwrap();
+        apply(&maps, "you", &map(r#"{"c":"3"}"#)).await.unwrap();
+        let mut read = maps.get("m").await.unwrap();
+        read.set_nested(["data"], map(r#"{"b":"4"}"#).nested_field(["data"]).unwrap().unwrap().clone()).unwrap();
+        let applied = apply(&maps, "me", &read).await.unwrap();
+        let data = applied.nested_field(["data"]).unwrap().unwrap().to_string();
+        assert_eq!(data, r#"{"b":"4","c":"3"}"#, "what the server knows is not sent back to it");
     }
 
     #[test]

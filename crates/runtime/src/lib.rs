@@ -27,8 +27,8 @@ mod testing;
 pub mod workqueue;
 
 pub use controller::{Action, Controller, Outcome, ReconcileError, Reconciler};
-pub use controllerutil::{create_or_update, set_controller_reference};
+pub use controllerutil::{apply, create_or_patch, create_or_update, set_controller_reference};
 pub use record::{EventRecorder, EventType, ObjectReference};
 pub use retry::{Backoff, DEFAULT_RETRY, retry_on_conflict};
-pub use slow_start::{SLOW_START_INITIAL_BATCH_SIZE, slow_start_batch};
+pub use slow_start::{SLOW_START_INITIAL_BATCH_SIZE, at_once, slow_start_batch};
 pub use stop::{Stop, Stopper};

@@ -58,6 +58,24 @@ impl<'a> Encoded<'a> {
         Encoded { compact: true, ..self }
     }
 
+    /// The same object in its envelope, without what is not wanted of it, for those who keep it and read it later.
+    /// Nothing when it is JSON.
+    ///
+    /// # Errors
+    /// The bytes are no message.
+    pub fn packed(&self, gvk: Option<&GroupVersionKind>) -> Result<Option<Vec<u8>>, ObjectError> {
+        match self.whole().open(gvk)? {
+            Opened::Json(_) => Ok(None),
+            Opened::Message { message, gvk, .. } => {
+                protobuf::pack(&gvk, message, self.managed_fields).map(Some).map_err(ObjectError::of)
+            }
+        }
+    }
+
+    fn whole(&self) -> Self {
+        Encoded { managed_fields: true, ..*self }
+    }
+
     /// Makes an object of JSON.
     pub(super) fn json<T: DeserializeOwned>(&self, text: &[u8]) -> Result<T, ObjectError> {
         from_value(json::parse(text)?).map_err(ObjectError::of)

@@ -10,6 +10,7 @@ mod error;
 mod frame;
 #[cfg(test)]
 mod golden;
+mod pack;
 mod read;
 mod shape;
 #[cfg(test)]
@@ -23,5 +24,6 @@ pub use decode::{MAX_DEPTH, decode, decode_message};
 pub use encode::{encode, encode_object};
 pub use error::Error;
 pub use frame::{Envelope, envelope};
+pub use pack::pack;
 pub use read::{List, list, metadata, watch_event};
 pub use watch::watch_frame;

@@ -6,6 +6,8 @@ use std::{
     sync::Arc,
 };
 
+use capstan_api::object::Object;
+
 use super::{Deleted, buffer::Buffer, notification::Notification};
 
 /// Is told of changes of objects.
@@ -96,19 +98,43 @@ impl<K: 'static> ResourceEventHandler<K> for HandlerFuncs<K> {
 }
 
 /// Tells a handler until the buffer is closed. A call that panics is over; the next one comes all the same.
-pub(super) async fn tell<K: 'static>(buffer: Arc<Buffer<K>>, mut handler: impl ResourceEventHandler<K>) {
+///
+/// Objects that are kept packed are unpacked here, in the handler's own task and when it is their turn. One that cannot
+/// be is passed over, as if it had stayed as it was.
+pub(super) async fn tell<K: Object>(buffer: Arc<Buffer<K>>, mut handler: impl ResourceEventHandler<K>) {
     let mut call = |call: &mut dyn FnMut(&mut dyn ResourceEventHandler<K>)| {
         // What a handler leaves behind when it panics is its own; the panic hook has told of it.
         let _ = catch_unwind(AssertUnwindSafe(|| call(&mut handler)));
     };
     while let Some((_, notification)) = buffer.next().await {
         match notification {
-            Notification::Add { new, is_in_initial_list } => call(&mut |h| h.on_add(&new, is_in_initial_list)),
-            Notification::Update { old, new } => call(&mut |h| h.on_update(&old, &new)),
-            Notification::Delete(deleted) => call(&mut |h| h.on_delete(&deleted)),
+            Notification::Add { new, is_in_initial_list } => {
+                if let Some(new) = new.object() {
+                    call(&mut |h| h.on_add(&new, is_in_initial_list));
+                }
+            }
+            Notification::Update { old, new } => {
+                // The same one twice is unpacked once.
+                let unpacked = new.object();
+                let old = if old.ptr_eq(&new) { unpacked.clone() } else { old.object() };
+                match (old, unpacked) {
+                    (Some(old), Some(new)) => call(&mut |h| h.on_update(&old, &new)),
+                    (None, Some(new)) => call(&mut |h| h.on_add(&new, false)),
+                    (_, None) => {}
+                }
+            }
+            Notification::Delete(gone) => {
+                if let Some(deleted) = gone.deleted() {
+                    call(&mut |h| h.on_delete(&deleted));
+                }
+            }
             Notification::Recreate { old, new } => {
-                call(&mut |h| h.on_delete(&old));
-                call(&mut |h| h.on_add(&new, false));
+                if let Some(deleted) = old.deleted() {
+                    call(&mut |h| h.on_delete(&deleted));
+                }
+                if let Some(new) = new.object() {
+                    call(&mut |h| h.on_add(&new, false));
+                }
             }
         }
         buffer.told();

@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 
+use capstan_api::object::Object;
+
+use crate::Kept;
+
 /// An object that is gone.
 #[derive(Debug)]
 pub enum Deleted<K> {
@@ -36,22 +40,48 @@ impl<K> Deleted<K> {
     }
 }
 
+/// An object that is gone, as caches keep it.
+#[derive(Debug)]
+pub struct Gone<K> {
+    /// The last state that is known.
+    pub last: Kept<K>,
+    /// Nobody saw it go, so that state may be old.
+    pub final_state_unknown: bool,
+}
+
+impl<K> Clone for Gone<K> {
+    fn clone(&self) -> Self {
+        Gone { last: self.last.clone(), final_state_unknown: self.final_state_unknown }
+    }
+}
+
+impl<K: Object> Gone<K> {
+    /// What handlers are told.
+    pub(crate) fn deleted(&self) -> Option<Deleted<K>> {
+        let object = self.last.object()?;
+        Some(match self.final_state_unknown {
+            true => Deleted::DeletedFinalStateUnknown(object),
+            false => Deleted::Object(object),
+        })
+    }
+}
+
 /// What a handler is to be told of one object.
 #[derive(Debug)]
 pub(crate) enum Notification<K> {
     Add {
-        new: Arc<K>,
+        new: Kept<K>,
         is_in_initial_list: bool,
     },
     Update {
-        old: Arc<K>,
-        new: Arc<K>,
+        old: Kept<K>,
+        new: Kept<K>,
     },
-    Delete(Deleted<K>),
+    Delete(Gone<K>),
     /// It went and came back. Two calls.
     Recreate {
-        old: Deleted<K>,
-        new: Arc<K>,
+        old: Gone<K>,
+        new: Kept<K>,
     },
 }
 
@@ -59,11 +89,11 @@ impl<K> Clone for Notification<K> {
     fn clone(&self) -> Self {
         match self {
             Notification::Add { new, is_in_initial_list } => {
-                Notification::Add { new: Arc::clone(new), is_in_initial_list: *is_in_initial_list }
+                Notification::Add { new: new.clone(), is_in_initial_list: *is_in_initial_list }
             }
-            Notification::Update { old, new } => Notification::Update { old: Arc::clone(old), new: Arc::clone(new) },
+            Notification::Update { old, new } => Notification::Update { old: old.clone(), new: new.clone() },
             Notification::Delete(deleted) => Notification::Delete(deleted.clone()),
-            Notification::Recreate { old, new } => Notification::Recreate { old: old.clone(), new: Arc::clone(new) },
+            Notification::Recreate { old, new } => Notification::Recreate { old: old.clone(), new: new.clone() },
         }
     }
 }

@@ -12,7 +12,7 @@ use tokio::sync::{Notify, watch};
 
 use super::{buffer::Buffer, notification::Notification};
 use crate::{
-    Key,
+    Kept, Key,
     beat::race,
     delta_fifo::{Delta, DeltaFIFO, Popped},
     reflector::ReflectorStore,
@@ -87,8 +87,8 @@ impl<K: Object> Shared<K> {
     /// Adds a listener, who gets all there is. Nothing happens between the two: the lock is held.
     pub(super) fn register(&self, buffer: &Arc<Buffer<K>>, period: Option<Duration>) -> u64 {
         let mut processor = self.lock();
-        for (key, object) in self.indexer.snapshot().iter() {
-            buffer.push(key, Notification::Add { new: Arc::clone(object), is_in_initial_list: true });
+        for (key, object) in self.indexer.snapshot().iter_kept() {
+            buffer.push(key, Notification::Add { new: object.clone(), is_in_initial_list: true });
         }
         if processor.fifo.has_synced() {
             buffer.mark_synced();
@@ -138,7 +138,7 @@ impl<K: Object> Shared<K> {
         while let Some(Popped { key, deltas, is_in_initial_list }) = processor.fifo.pop() {
             for delta in deltas.in_order() {
                 if let Delta::Sync(object) = delta {
-                    let again = Notification::Update { old: Arc::clone(&object), new: object };
+                    let again = Notification::Update { old: object.clone(), new: object };
                     due.iter().for_each(|buffer| buffer.push_sync(&key, again.clone()));
                     continue;
                 }
@@ -159,10 +159,10 @@ impl<K: Object> Shared<K> {
         match delta {
             Delta::Deleted(deleted) => self.indexer.remove(key).map(|_| Notification::Delete(deleted)),
             Delta::Added(new) | Delta::Updated(new) | Delta::Replaced(new) | Delta::Sync(new) => {
-                match self.indexer.insert(key, Arc::clone(&new)) {
+                match self.indexer.insert(key, new.clone()) {
                     None => Some(Notification::Add { new, is_in_initial_list }),
                     // A list that shows what is known already is no change.
-                    Some(old) if relisted && old.identity() == new.identity() => None,
+                    Some(old) if relisted && old.is_same(&new) => None,
                     Some(old) => Some(Notification::Update { old, new }),
                 }
             }
@@ -175,23 +175,23 @@ impl<K: Object> ReflectorStore<K> for Arc<Shared<K>> {
         self.indexer.is_empty()
     }
 
-    fn get(&self, key: &str) -> Option<Arc<K>> {
-        self.indexer.get_by_key(key)
+    fn get(&self, key: &str) -> Option<Kept<K>> {
+        self.indexer.kept(key)
     }
 
-    fn add(&mut self, key: Key, object: Arc<K>) {
+    fn add(&mut self, key: Key, object: Kept<K>) {
         self.change(|fifo| fifo.add(&key, object));
     }
 
-    fn update(&mut self, key: Key, object: Arc<K>) {
+    fn update(&mut self, key: Key, object: Kept<K>) {
         self.change(|fifo| fifo.update(&key, object));
     }
 
-    fn delete(&mut self, key: Key, object: Option<Arc<K>>) {
+    fn delete(&mut self, key: Key, object: Option<Kept<K>>) {
         self.change(|fifo| fifo.delete(&key, object, &self.indexer));
     }
 
-    fn replace(&mut self, objects: BTreeMap<Key, Arc<K>>) {
+    fn replace(&mut self, objects: BTreeMap<Key, Kept<K>>) {
         self.change(|fifo| fifo.replace(&objects, &self.indexer));
     }
 

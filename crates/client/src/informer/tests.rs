@@ -10,9 +10,9 @@ use capstan_api::{GroupResource, Status, Unstructured, object::Object};
 use capstan_clock::{ManualClock, SeededIds};
 use proptest::prelude::*;
 
-use super::{Deleted, HandlerFuncs, SharedIndexInformer, buffer::Buffer, notification::Notification};
+use super::{Deleted, Gone, HandlerFuncs, SharedIndexInformer, buffer::Buffer, notification::Notification};
 use crate::{
-    Error, Key, Registration,
+    Error, Kept, Key, Registration,
     delta_fifo::{Delta, DeltaFIFO},
     reflector::machine::Config,
     store::Indexer,
@@ -206,6 +206,68 @@ async fn a_kind_that_is_not_there_yet_is_told_of_once_and_nothing_spins() {
 }
 
 #[tokio::test]
+async fn a_server_that_is_away_for_a_minute_is_asked_now_and_then() {
+    let world = world(false);
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let to = Arc::clone(&told);
+    world.informer.set_watch_error_handler(Arc::new(move |error| to.lock().unwrap().push(error.to_string())));
+    world.source.put("a");
+    world.start();
+    assert!(world.informer.wait_for_sync().await);
+    let away = Error::Transport("connection refused".to_owned());
+    world.source.with(|model| model.faults.extend(vec![away.clone(); 1_000]));
+    world.source.drop_watches();
+    let asked = || world.source.with(|model| model.lists + model.watches);
+    let before = asked();
+    for _ in 0..60 {
+        turns().await;
+        world.clock.advance(Duration::from_secs(1));
+    }
+    turns().await;
+    let during = asked() - before;
+    assert!((3..=30).contains(&during), "{during} requests in a minute");
+    assert_eq!(*told.lock().unwrap(), [away.to_string()], "it is said once");
+    assert_eq!(world.store(), BTreeMap::from([("a".to_owned(), 1)]), "what was known stays");
+    world.source.delete("a");
+    world.source.put("b");
+    world.source.with(|model| model.faults.clear());
+    world.settle().await;
+    assert_eq!(world.store(), world.source.expected());
+}
+
+/// What a compact informer keeps is what another one keeps, its indices too, and what cannot be read is told of.
+#[tokio::test]
+async fn compact_informers_keep_the_same() {
+    let world = world(false);
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let to = Arc::clone(&told);
+    world.informer.set_watch_error_handler(Arc::new(move |error| to.lock().unwrap().push(error.to_string())));
+    world.informer.compact();
+    let odd: crate::store::IndexFunc<Unstructured> =
+        Arc::new(|object| vec![if version(object) % 2 == 0 { "even".into() } else { "odd".into() }]);
+    world.informer.add_indexers([("parity".into(), odd)].into());
+    for name in ["a", "b", "bad", "c"] {
+        world.source.put(name);
+    }
+    world.start();
+    assert!(world.informer.wait_for_sync().await);
+    let names = |value: &str| {
+        let found = world.informer.indexer().by_index("parity", value).unwrap();
+        found.iter().map(|object| name(object)).collect::<String>()
+    };
+    assert_eq!((names("odd"), names("even")), ("a".to_owned(), "bc".to_owned()));
+    world.source.put("b");
+    world.source.delete("c");
+    turns().await;
+    assert_eq!((names("odd"), names("even")), ("ab".to_owned(), String::new()));
+    assert_eq!(told.lock().unwrap().len(), 1, "{told:?}");
+    let (one, two) = (world.informer.indexer().kept("ns/a").unwrap(), world.informer.indexer().get_by_key("ns/a"));
+    assert_eq!(format!("{one:?}"), format!("Packed({} bytes)", object("a", 1).len()));
+    assert!(Arc::ptr_eq(&one.object().unwrap(), &two.unwrap()), "unpacked once for both");
+    assert!(one.is_at("u", "1") && !one.is_at("u", "2") && one.is_same(&one.object().unwrap().into()));
+}
+
+#[tokio::test]
 async fn handlers_resync_each_at_its_own_time() {
     let world = world(false);
     world.source.put("a");
@@ -274,8 +336,11 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-async fn play(no_watch_list: bool, refused: bool, ops: Vec<Op>) {
+async fn play(no_watch_list: bool, refused: bool, compact: bool, ops: Vec<Op>) {
     let world = world(no_watch_list);
+    if compact {
+        world.informer.compact();
+    }
     world.source.with(|model| model.no_watch_list = refused);
     let mut views: Vec<(View, Registration<Unstructured>)> = Vec::new();
     world.start();
@@ -330,10 +395,11 @@ proptest! {
 
     #[test]
     fn store_and_handlers_end_up_as_the_source(
-        no_watch_list in any::<bool>(), refused in any::<bool>(), ops in proptest::collection::vec(op(), 0..60)
+        no_watch_list in any::<bool>(), refused in any::<bool>(), compact in any::<bool>(),
+        ops in proptest::collection::vec(op(), 0..60)
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(play(no_watch_list, refused, ops));
+        runtime.block_on(play(no_watch_list, refused, compact, ops));
     }
 
     /// A handler of any pace: what it hears fits together, and in the end it knows all.
@@ -344,18 +410,22 @@ proptest! {
         let hear = |view: &mut BTreeMap<String, u64>| {
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             let (_, notification) = runtime.block_on(buffer.next()).unwrap();
-            let gone = |view: &mut BTreeMap<String, u64>, old: &Deleted<Unstructured>| {
-                assert!(view.remove(&name(old.object())).is_some());
+            let gone = |view: &mut BTreeMap<String, u64>, old: &Gone<Unstructured>| {
+                assert!(view.remove(&name(&old.last.object().unwrap())).is_some());
+            };
+            let put = |view: &mut BTreeMap<String, u64>, new: &Kept<Unstructured>| {
+                let new = new.object().unwrap();
+                view.insert(name(&new), version(&new))
             };
             match notification {
-                Notification::Add { new, .. } => assert_eq!(view.insert(name(&new), version(&new)), None),
+                Notification::Add { new, .. } => assert_eq!(put(view, &new), None),
                 Notification::Update { old, new } => {
-                    assert_eq!(view.insert(name(&new), version(&new)), Some(version(&old)));
+                    assert_eq!(put(view, &new), Some(version(&old.object().unwrap())));
                 }
                 Notification::Delete(old) => gone(view, &old),
                 Notification::Recreate { old, new } => {
                     gone(view, &old);
-                    assert_eq!(view.insert(name(&new), version(&new)), None);
+                    assert_eq!(put(view, &new), None);
                 }
             }
             buffer.told();
@@ -368,13 +438,13 @@ proptest! {
                 (0, old) => {
                     truth.insert(name(&new), count as u64);
                     buffer.push(&key, match old {
-                        Some(old) => Notification::Update { old, new },
-                        None => Notification::Add { new, is_in_initial_list: false },
+                        Some(old) => Notification::Update { old: old.into(), new: new.into() },
+                        None => Notification::Add { new: new.into(), is_in_initial_list: false },
                     });
                 }
                 (1, Some(old)) => {
                     truth.remove(&name(&old));
-                    buffer.push(&key, Notification::Delete(Deleted::Object(old)));
+                    buffer.push(&key, Notification::Delete(Gone { last: old.into(), final_state_unknown: false }));
                 }
                 _ if buffer.len() > 0 => hear(&mut view),
                 _ => {}
@@ -397,7 +467,7 @@ proptest! {
             for delta in popped.deltas.in_order() {
                 match delta {
                     Delta::Deleted(_) => drop(known.remove(&popped.key)),
-                    other => drop(known.insert(&popped.key, Arc::clone(other.object()))),
+                    other => drop(known.insert(&popped.key, other.object().clone())),
                 }
             }
         };
@@ -407,18 +477,19 @@ proptest! {
             match what {
                 0 => {
                     match truth.insert(key.clone(), Arc::clone(&new)) {
-                        Some(_) => fifo.update(&key, new),
-                        None => fifo.add(&key, new),
+                        Some(_) => fifo.update(&key, new.into()),
+                        None => fifo.add(&key, new.into()),
                     }
                 }
                 1 => {
-                    let last = truth.remove(&key);
+                    let last = truth.remove(&key).map(Kept::from);
                     fifo.delete(&key, last, &known);
                 }
                 2 => {
                     // Something happens that only a list shows.
                     truth.remove(&key);
-                    fifo.replace(&truth, &known);
+                    let listed = truth.iter().map(|(key, object)| (key.clone(), Arc::clone(object).into())).collect();
+                    fifo.replace(&listed, &known);
                 }
                 3 => fifo.resync(&known),
                 _ => pop(&mut fifo),
@@ -428,7 +499,7 @@ proptest! {
         while !fifo.is_empty() {
             pop(&mut fifo);
         }
-        let found: BTreeMap<_, _> = known.snapshot().iter().map(|(key, object)| (key.clone(), Arc::clone(object))).collect();
+        let found: BTreeMap<_, _> = known.snapshot().iter().map(|(key, object)| (key.clone(), object)).collect();
         prop_assert_eq!(found, truth);
     }
 }

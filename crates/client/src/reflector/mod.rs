@@ -15,7 +15,10 @@ use capstan_api::{
 };
 use capstan_clock::{SharedClock, SharedIds};
 
-use crate::{Error, Key, ListPage, ListerWatcher, WatchStream, client};
+use crate::{
+    Error, Kept, Key, ListPage, ListerWatcher, WatchStream, client,
+    kept::{Packed, Packing},
+};
 use machine::{Config, Effect, Input, Machine, Next};
 
 /// The annotation of the bookmark that ends the initial events.
@@ -58,15 +61,15 @@ pub trait ReflectorStore<K>: Send {
     /// Whether nothing is known.
     fn is_empty(&self) -> bool;
     /// What is known under a key.
-    fn get(&self, key: &str) -> Option<Arc<K>>;
+    fn get(&self, key: &str) -> Option<Kept<K>>;
     /// An object came.
-    fn add(&mut self, key: Key, object: Arc<K>);
+    fn add(&mut self, key: Key, object: Kept<K>);
     /// An object changed.
-    fn update(&mut self, key: Key, object: Arc<K>);
+    fn update(&mut self, key: Key, object: Kept<K>);
     /// An object is gone; without its last state if that could not be read.
-    fn delete(&mut self, key: Key, object: Option<Arc<K>>);
+    fn delete(&mut self, key: Key, object: Option<Kept<K>>);
     /// These are all objects.
-    fn replace(&mut self, objects: BTreeMap<Key, Arc<K>>);
+    fn replace(&mut self, objects: BTreeMap<Key, Kept<K>>);
     /// Everything up to this version is known.
     fn synced_to(&mut self, resource_version: &str);
 }
@@ -81,7 +84,8 @@ pub struct Reflector<K, S> {
     on_error: Option<WatchErrorHandler>,
     /// What was told last: a failure that goes on is told of once.
     told: Option<Error>,
-    collected: BTreeMap<Key, Arc<K>>,
+    packing: Option<Packing<K>>,
+    collected: BTreeMap<Key, Kept<K>>,
 }
 
 impl<K, S> fmt::Debug for Reflector<K, S> {
@@ -95,7 +99,7 @@ impl<K, S> fmt::Debug for Reflector<K, S> {
 
 /// What could be read of an object.
 enum Read<K> {
-    Whole(Key, Arc<K>),
+    Whole { key: Key, object: Kept<K>, resource_version: String },
     Bad { key: Option<Key>, resource_version: String },
 }
 
@@ -103,14 +107,30 @@ impl<K: Object, S: ReflectorStore<K>> Reflector<K, S> {
     /// One that does nothing until it runs.
     pub fn new(source: Arc<dyn ListerWatcher>, store: S, config: Config, clock: SharedClock, ids: SharedIds) -> Self {
         let machine = Machine::new(config, ids);
-        let collected = BTreeMap::new();
-        Reflector { source, store, machine, clock, transform: None, on_error: None, told: None, collected }
+        Reflector {
+            source,
+            store,
+            machine,
+            clock,
+            transform: None,
+            packing: None,
+            on_error: None,
+            told: None,
+            collected: BTreeMap::new(),
+        }
     }
 
     /// Changes every object before the store gets it.
     #[must_use]
     pub fn with_transform(mut self, transform: Option<TransformFunc<K>>) -> Self {
         self.transform = transform;
+        self
+    }
+
+    /// Keeps objects packed.
+    #[must_use]
+    pub(crate) fn with_packing(mut self, packing: Option<Packing<K>>) -> Self {
+        self.packing = packing;
         self
     }
 
@@ -209,12 +229,12 @@ impl<K: Object, S: ReflectorStore<K>> Reflector<K, S> {
     /// Puts an object of a list to the others. What the store has already in this version is not read again, and of
     /// what cannot be read the state that the store has stays: it is not gone.
     fn collect(&mut self, item: Encoded<'_>, kind: Option<&GroupVersionKind>) {
-        if let Some((key, known)) = self.known(item) {
-            self.collected.insert(key, known);
+        if let Some(Packed { key, object, .. }) = self.known(item) {
+            self.collected.insert(key, object);
             return;
         }
         match self.read(item, kind) {
-            Read::Whole(key, object) => drop(self.collected.insert(key, object)),
+            Read::Whole { key, object, .. } => drop(self.collected.insert(key, object)),
             Read::Bad { key: Some(key), .. } => {
                 if let Some(known) = self.store.get(key.as_str()) {
                     self.collected.insert(key, known);
@@ -225,23 +245,31 @@ impl<K: Object, S: ReflectorStore<K>> Reflector<K, S> {
     }
 
     /// The object that the store has, if it is in the same state.
-    fn known(&self, item: Encoded<'_>) -> Option<(Key, Arc<K>)> {
+    fn known(&self, item: Encoded<'_>) -> Option<Packed<K>> {
         if self.store.is_empty() {
             return None;
         }
         let metadata = item.metadata().ok().filter(|metadata| !metadata.resource_version.is_empty())?;
         let key = Key::new(&metadata.namespace, &metadata.name);
-        let known = self.store.get(key.as_str())?;
-        let identity = known.identity();
-        let same = identity.uid == metadata.uid && identity.resource_version == metadata.resource_version;
-        same.then_some((key, known))
+        let object = self.store.get(key.as_str())?;
+        let same = object.is_at(&metadata.uid, &metadata.resource_version);
+        same.then(|| Packed { key, object, resource_version: metadata.resource_version.into_owned() })
     }
 
     fn read(&self, encoded: Encoded<'_>, kind: Option<&GroupVersionKind>) -> Read<K> {
-        // What is read here is kept for long.
-        let mut encoded = encoded.compact();
+        let mut encoded = encoded;
         if self.machine.config().no_managed_fields {
             encoded = encoded.without_managed_fields();
+        }
+        if self.transform.is_none()
+            && let Some(Packed { key, resource_version, object }) =
+                self.packing.as_ref().and_then(|p| p.pack(encoded, kind))
+        {
+            return Read::Whole { key, object, resource_version };
+        }
+        if self.packing.is_none() {
+            // What is read here is kept for long.
+            encoded = encoded.compact();
         }
         let object = K::decode(encoded, kind).map_err(|error| error.to_string());
         let object = match &self.transform {
@@ -249,7 +277,14 @@ impl<K: Object, S: ReflectorStore<K>> Reflector<K, S> {
             Some(transform) => object.and_then(|object| transform(object)),
         };
         match object {
-            Ok(object) if !object.identity().name.is_empty() => Read::Whole(Key::of(&object), Arc::new(object)),
+            Ok(object) if !object.identity().name.is_empty() => {
+                let (key, resource_version) = (Key::of(&object), object.identity().resource_version.to_owned());
+                let object = match &self.packing {
+                    Some(packing) => packing.pack_object(object),
+                    None => Arc::new(object).into(),
+                };
+                Read::Whole { key, object, resource_version }
+            }
             other => {
                 let reason = other.err().unwrap_or_else(|| "it has no name".to_owned());
                 let metadata = encoded.metadata().unwrap_or_default();
@@ -275,11 +310,12 @@ impl<K: Object, S: ReflectorStore<K>> Reflector<K, S> {
         let encoded = Encoded::new(&event.object);
         // When everything is sent again, what has not changed is not read again.
         let known = if self.machine.is_collecting() { self.known(encoded) } else { None };
-        let read = known.map_or_else(|| self.read(encoded, None), |(key, known)| Read::Whole(key, known));
-        let resource_version = match &read {
-            Read::Whole(_, object) => object.identity().resource_version.to_owned(),
-            Read::Bad { resource_version, .. } => resource_version.clone(),
+        let read = match known {
+            Some(Packed { key, object, resource_version }) => Read::Whole { key, object, resource_version },
+            None => self.read(encoded, None),
         };
+        let (Read::Whole { resource_version, .. } | Read::Bad { resource_version, .. }) = &read;
+        let resource_version = resource_version.clone();
         let input = Input::Event { event_type, resource_version: &resource_version, initial_events_end: false };
         self.step(&input, |this, collecting| this.apply(event_type, read, collecting))
     }
@@ -287,16 +323,16 @@ impl<K: Object, S: ReflectorStore<K>> Reflector<K, S> {
     fn apply(&mut self, event_type: EventType, read: Read<K>, collecting: bool) {
         let gone = event_type == EventType::Deleted;
         match read {
-            Read::Whole(key, _) | Read::Bad { key: Some(key), .. } if collecting && gone => {
+            Read::Whole { key, .. } | Read::Bad { key: Some(key), .. } if collecting && gone => {
                 self.collected.remove(&key);
             }
-            Read::Whole(key, object) if collecting => {
-                let known = self.store.get(key.as_str()).filter(|known| known.identity() == object.identity());
+            Read::Whole { key, object, .. } if collecting => {
+                let known = self.store.get(key.as_str()).filter(|known| known.is_same(&object));
                 self.collected.insert(key, known.unwrap_or(object));
             }
-            Read::Whole(key, object) if gone => self.store.delete(key, Some(object)),
-            Read::Whole(key, object) if event_type == EventType::Added => self.store.add(key, object),
-            Read::Whole(key, object) => self.store.update(key, object),
+            Read::Whole { key, object, .. } if gone => self.store.delete(key, Some(object)),
+            Read::Whole { key, object, .. } if event_type == EventType::Added => self.store.add(key, object),
+            Read::Whole { key, object, .. } => self.store.update(key, object),
             Read::Bad { key: Some(key), .. } if gone => self.store.delete(key, None),
             Read::Bad { key: Some(key), .. } if collecting => {
                 if let Some(known) = self.store.get(key.as_str()) {

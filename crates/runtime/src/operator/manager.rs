@@ -110,6 +110,15 @@ impl Manager {
         Manager::on_clock(client, Arc::new(RealClock::new()), Arc::new(OsIds))
     }
 
+    /// A manager for the server that the user's surroundings name; see [`Client::from_default_config`].
+    ///
+    /// # Errors
+    /// There is nothing of that, or it does not make sense, or credentials fail.
+    #[cfg(feature = "kube")]
+    pub async fn from_default_config() -> Result<Self, capstan_client::ConfigError> {
+        Ok(Manager::new(&Client::from_default_config().await?))
+    }
+
     /// The same, by another clock.
     #[must_use]
     pub fn on_clock(client: &Client, clock: SharedClock, ids: SharedIds) -> Self {

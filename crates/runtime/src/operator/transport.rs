@@ -20,6 +20,8 @@ const BUCKETS: &[f64] = &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0
 
 #[derive(Default)]
 struct Counts {
+    /// Whose answers these are.
+    host: String,
     /// By what was answered, and by the method.
     requests: BTreeMap<(String, String), u64>,
     took: BTreeMap<String, Histogram>,
@@ -28,11 +30,11 @@ struct Counts {
 impl Counts {
     fn collect(&self, families: &mut Families) {
         for ((code, method), count) in &self.requests {
-            let labels = &[("code", &**code), ("host", ""), ("method", &**method)];
+            let labels = &[("code", &**code), ("host", &*self.host), ("method", &**method)];
             families.counter("rest_client_requests_total", "Requests by what was answered.", labels, *count);
         }
         for (verb, took) in &self.took {
-            let labels = &[("host", ""), ("verb", &**verb)];
+            let labels = &[("host", &*self.host), ("verb", &**verb)];
             let help = "Seconds until the answer began.";
             families.histogram("rest_client_request_duration_seconds", help, labels, took);
         }
@@ -55,7 +57,8 @@ pub(super) struct Requests {
 
 impl Requests {
     pub(super) fn new(client: &Client, clock: &SharedClock, registry: &Registry) -> Self {
-        let counts: Arc<Mutex<Counts>> = Arc::default();
+        let counts = Counts { host: client.host().to_owned(), ..Counts::default() };
+        let counts = Arc::new(Mutex::new(counts));
         let shown = Arc::clone(&counts);
         registry.register(move |families| shown.lock().unwrap_or_else(PoisonError::into_inner).collect(families));
         Requests { client: client.clone(), clock: Arc::clone(clock), counts }
@@ -66,10 +69,15 @@ impl Requests {
         let (clock, counts) = (Arc::clone(&self.clock), Arc::clone(&self.counts));
         Client::new(Watched { client: self.client.clone(), clock, counts, leadership })
             .with_default_namespace(self.client.default_namespace())
+            .with_protobuf(self.client.protobuf())
     }
 }
 
 impl Transport for Watched {
+    fn host(&self) -> &str {
+        self.client.host()
+    }
+
     fn send(&self, mut request: Request<Bytes>) -> BoxFuture<'static, Result<Response<Body>, Error>> {
         if let Some(leadership) = &self.leadership
             && request.method() != Method::GET

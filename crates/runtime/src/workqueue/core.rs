@@ -1,96 +1,43 @@
 //! What all queues have in common: the sets, the waiting, the clock.
 
 use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, HashMap},
     fmt,
-    hash::Hash,
+    future::poll_fn,
+    hash::{BuildHasher as _, Hash},
+    mem,
     pin::pin,
     sync::PoisonError,
+    task::{Poll, Waker},
     time::Duration,
 };
 
 use capstan_client::beat::race;
 use capstan_clock::{Moment, SharedClock};
 use foldhash::fast::RandomState;
-use tokio::sync::Notify;
+use hashbrown::HashTable;
+use tokio::{sync::Notify, task::yield_now};
 
-use super::Metrics;
+use super::{
+    Metrics,
+    hall::{Hall, MAX_ARRIVED},
+    ready::Ready,
+};
 use crate::sync::{Mutex, MutexGuard};
+
+/// How often a worker that finds nothing gives others a turn and looks again before it falls asleep. Where keys come
+/// fast that is enough for the next ones to come, and much less work than falling asleep and being woken.
+const TURNS: usize = 4;
 
 /// What can be in a queue.
 pub trait Item: Clone + Eq + Hash + Send + 'static {}
 
 impl<T: Clone + Eq + Hash + Send + 'static> Item for T {}
 
-/// The order in which items are handed out. Items are known by their places in [`State::slots`].
-pub(super) trait Ready: Default + Send {
-    /// What the order depends on, besides who came first.
-    type Rank: Copy + Ord + Default + Send + fmt::Debug;
-
-    /// Whether an item that waits for its time and is added meanwhile comes only once.
-    const MERGES_WAITING: bool;
-
-    fn push(&mut self, slot: usize, at: (Self::Rank, u64));
-    fn pop(&mut self) -> Option<usize>;
-    fn len(&self) -> usize;
-    /// Gives an item that is in it another rank.
-    fn rerank(&mut self, from: (Self::Rank, u64), to: Self::Rank);
-}
-
-/// First come, first served.
-#[derive(Debug, Default)]
-pub(super) struct Fifo(VecDeque<usize>);
-
-impl Ready for Fifo {
-    type Rank = ();
-    const MERGES_WAITING: bool = false;
-
-    fn push(&mut self, slot: usize, _: ((), u64)) {
-        self.0.push_back(slot);
-    }
-
-    fn pop(&mut self) -> Option<usize> {
-        self.0.pop_front()
-    }
-
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn rerank(&mut self, _: ((), u64), (): ()) {}
-}
-
-/// The highest priority first, and among equals who came first.
-#[derive(Debug, Default)]
-pub(super) struct ByPriority(BTreeMap<(Reverse<i32>, u64), usize>);
-
-impl Ready for ByPriority {
-    type Rank = i32;
-    const MERGES_WAITING: bool = true;
-
-    fn push(&mut self, slot: usize, (priority, at): (i32, u64)) {
-        self.0.insert((Reverse(priority), at), slot);
-    }
-
-    fn pop(&mut self) -> Option<usize> {
-        self.0.pop_first().map(|(_, item)| item)
-    }
-
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn rerank(&mut self, (from, at): (i32, u64), to: i32) {
-        if let Some(item) = self.0.remove(&(Reverse(from), at)) {
-            self.0.insert((Reverse(to), at), item);
-        }
-    }
-}
-
 /// An item that is to be worked on, or is being worked on, or both.
 #[derive(Debug)]
 struct Slot<T, R> {
+    hash: u64,
     /// None when the slot is free.
     item: Option<T>,
     /// To be worked on: its rank, its place, and since when. While it is in work it is not handed out.
@@ -101,8 +48,10 @@ struct Slot<T, R> {
 
 struct State<T, Q: Ready> {
     ready: Q,
-    /// Where each item is in `slots`: found twice a round, when it is added and when it is done.
-    entries: HashMap<T, usize, RandomState>,
+    /// Where each item is in `slots`, found by the item's hash: twice a round, when it is added and when it is done. It
+    /// is looked at in no order, so it is kept small: with many items what it takes is what does not fit a cache.
+    entries: HashTable<u32>,
+    hashes: RandomState,
     slots: Vec<Slot<T, Q::Rank>>,
     free: Vec<usize>,
     /// Items whose time has not come.
@@ -114,14 +63,22 @@ struct State<T, Q: Ready> {
     /// Somebody waits until nothing is left.
     drain: bool,
     metrics: Metrics,
+    /// The room for what has arrived while it is sorted in.
+    arriving: Vec<Arrival<T, Q>>,
 }
 
+/// An item that was added: its rank, and when.
+type Arrival<T, Q> = (T, <Q as Ready>::Rank, Moment);
+
 /// A queue, seen from inside. Every method may be called from any task; none but those that are async waits.
+///
+/// Items arrive in the hall, whose lock is held for an instant, and are sorted in by whoever next looks for one. Who
+/// needs both locks takes that of the state first. Always: if there is something to hand out and somebody sleeps, then
+/// somebody looks; and if an item waits for its time and somebody sleeps, then one who sleeps wakes by then.
 pub(super) struct Core<T, Q: Ready> {
     state: Mutex<State<T, Q>>,
+    hall: Mutex<Hall<Arrival<T, Q>>>,
     clock: SharedClock,
-    /// Who waits for an item is to look again. Each item that can be handed out wakes one.
-    wake: Notify,
     /// An item is done while somebody waits until nothing is left.
     done: Notify,
 }
@@ -135,32 +92,37 @@ impl<T, Q: Ready> fmt::Debug for Core<T, Q> {
 impl<T: Item, Q: Ready> State<T, Q> {
     /// The slot of an item, made if it has none.
     fn slot(&mut self, item: T) -> usize {
-        if let Some(slot) = self.entries.get(&item) {
-            return *slot;
+        let hash = self.hashes.hash_one(&item);
+        let slots = &mut self.slots;
+        let is_it = |at: &u32| slots[*at as usize].item.as_ref() == Some(&item);
+        if let Some(at) = self.entries.find(hash, is_it) {
+            return *at as usize;
         }
-        let new = Slot { item: Some(item.clone()), dirty: None, processing: None };
+        let new = Slot { hash, item: Some(item), dirty: None, processing: None };
         let at = match self.free.pop() {
             Some(at) => {
-                self.slots[at] = new;
+                slots[at] = new;
                 at
             }
             None => {
-                self.slots.push(new);
-                self.slots.len() - 1
+                slots.push(new);
+                slots.len() - 1
             }
         };
-        self.entries.insert(item, at);
+        let number = u32::try_from(at).expect("memory ends before four billion items");
+        self.entries.insert_unique(hash, number, |at| slots[*at as usize].hash);
         at
     }
 
     fn is_dirty(&self, item: &T) -> bool {
-        self.entries.get(item).is_some_and(|slot| self.slots[*slot].dirty.is_some())
+        let slot = |at: &u32| &self.slots[*at as usize];
+        let found = self.entries.find(self.hashes.hash_one(item), |at| slot(at).item.as_ref() == Some(item));
+        found.is_some_and(|at| slot(at).dirty.is_some())
     }
 
-    /// Whether there is more to hand out than before.
-    fn add(&mut self, item: T, mut rank: Q::Rank, now: Moment) -> bool {
+    fn add(&mut self, item: T, mut rank: Q::Rank, now: Moment) {
         if self.shutting_down {
-            return false;
+            return;
         }
         if Q::MERGES_WAITING
             && !self.waiting.is_empty()
@@ -180,29 +142,25 @@ impl<T: Item, Q: Ready> State<T, Q> {
                         self.ready.rerank(from, rank);
                     }
                 }
-                false
             }
             dirty => {
                 *dirty = Some((rank, place, now));
                 self.next += 1;
                 self.metrics.adds += 1;
                 self.metrics.depth += 1;
-                let idle = slot.processing.is_none();
-                if idle {
+                if slot.processing.is_none() {
                     self.ready.push(at, (rank, place));
                 }
-                idle
             }
         }
     }
 
-    /// Whether somebody has to look at the deadlines again.
-    fn add_after(&mut self, item: T, deadline: Moment, mut rank: Q::Rank) -> bool {
+    fn add_after(&mut self, item: T, deadline: Moment, mut rank: Q::Rank) {
         if let Some((known, at, known_rank)) = self.waiting.get(&item).copied() {
             rank = rank.max(known_rank);
             if known <= deadline {
                 self.waiting.insert(item, (known, at, rank));
-                return false;
+                return;
             }
             self.deadlines.remove(&(known, at));
         }
@@ -210,18 +168,20 @@ impl<T: Item, Q: Ready> State<T, Q> {
         self.next += 1;
         self.waiting.insert(item.clone(), (deadline, at, rank));
         self.deadlines.insert((deadline, at), item);
-        self.deadlines.first_key_value().is_some_and(|(first, _)| first.1 == at)
     }
 
-    /// Adds those whose time has come, and says how many more there are to hand out.
-    fn promote(&mut self, now: Moment) -> usize {
-        let before = self.ready.len();
+    /// When the next item's time comes.
+    fn deadline(&self) -> Option<Moment> {
+        self.deadlines.first_key_value().map(|(first, _)| first.0)
+    }
+
+    /// Adds those whose time has come.
+    fn promote(&mut self, now: Moment) {
         while let Some(first) = self.deadlines.first_entry().filter(|first| first.key().0 <= now) {
             let item = first.remove();
             let rank = self.waiting.remove(&item).map(|(_, _, rank)| rank).unwrap_or_default();
             self.add(item, rank, now);
         }
-        self.ready.len() - before
     }
 
     fn pop(&mut self, now: Moment) -> Option<(T, Q::Rank)> {
@@ -237,8 +197,11 @@ impl<T: Item, Q: Ready> State<T, Q> {
 
     /// Whether there is more to hand out than before.
     fn done(&mut self, item: &T, now: Moment) -> bool {
-        let Some(at) = self.entries.get(item).copied() else { return false };
-        let slot = &mut self.slots[at];
+        let slots = &mut self.slots;
+        let is_it = |at: &u32| slots[*at as usize].item.as_ref() == Some(item);
+        let Ok(entry) = self.entries.find_entry(self.hashes.hash_one(item), is_it) else { return false };
+        let at = *entry.get() as usize;
+        let slot = &mut slots[at];
         let Some(started) = slot.processing.take() else { return false };
         self.processing -= 1;
         self.metrics.work_duration.observe(now.since(started));
@@ -248,20 +211,29 @@ impl<T: Item, Q: Ready> State<T, Q> {
                 true
             }
             None => {
+                entry.remove();
                 slot.item = None;
                 self.free.push(at);
-                self.entries.remove(item);
                 false
             }
         }
     }
 }
 
+/// What a worker that looks for an item comes to.
+enum Looked<T, R> {
+    /// An item, or that there will be none.
+    Answer(Option<(T, R)>),
+    /// It sleeps, under this number, and wakes by itself at this time.
+    Asleep(u64, Option<Moment>),
+}
+
 impl<T: Item, Q: Ready> Core<T, Q> {
     pub(super) fn new(clock: SharedClock) -> Self {
         let state = State {
             ready: Q::default(),
-            entries: HashMap::default(),
+            entries: HashTable::new(),
+            hashes: RandomState::default(),
             slots: Vec::new(),
             free: Vec::new(),
             waiting: HashMap::default(),
@@ -271,8 +243,9 @@ impl<T: Item, Q: Ready> Core<T, Q> {
             shutting_down: false,
             drain: false,
             metrics: Metrics::default(),
+            arriving: Vec::new(),
         };
-        Core { state: Mutex::new(state), clock, wake: Notify::new(), done: Notify::new() }
+        Core { state: Mutex::new(state), hall: Mutex::default(), clock, done: Notify::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T, Q>> {
@@ -280,12 +253,51 @@ impl<T: Item, Q: Ready> Core<T, Q> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn hall(&self) -> MutexGuard<'_, Hall<Arrival<T, Q>>> {
+        // Nothing panics under this lock.
+        self.hall.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn add(&self, item: T, rank: Q::Rank) {
         let now = self.clock.monotonic();
-        let more = self.lock().add(item, rank, now);
-        if more {
-            self.wake.notify_one();
+        let mut hall = self.hall();
+        if hall.closed {
+            return;
         }
+        if hall.arrived.len() < MAX_ARRIVED {
+            hall.arrived.push((item, rank, now));
+            let sleeper = hall.wake_one();
+            drop(hall);
+            wake(sleeper);
+            return;
+        }
+        drop(hall);
+        let mut state = self.lock();
+        self.sort_in(&mut state);
+        state.add(item, rank, now);
+        self.unlock(state);
+    }
+
+    /// Adds what has arrived.
+    fn sort_in(&self, state: &mut State<T, Q>) {
+        let mut arriving = mem::take(&mut state.arriving);
+        mem::swap(&mut self.hall().arrived, &mut arriving);
+        for (item, rank, at) in arriving.drain(..) {
+            state.add(item, rank, at);
+        }
+        state.arriving = arriving;
+    }
+
+    /// Lets go of the state, and wakes one if there is something to look at, and somebody sleeps and nobody looks.
+    fn unlock(&self, state: MutexGuard<'_, State<T, Q>>) {
+        let mut hall = self.hall();
+        let something = state.ready.len() > 0
+            || !hall.arrived.is_empty()
+            || state.deadline().is_some_and(|deadline| !hall.is_watched(deadline));
+        let sleeper = if something { hall.wake_one() } else { None };
+        drop(hall);
+        drop(state);
+        wake(sleeper);
     }
 
     pub(super) fn add_after(&self, item: T, after: Duration, rank: Q::Rank) {
@@ -294,61 +306,94 @@ impl<T: Item, Q: Ready> Core<T, Q> {
         if state.shutting_down {
             return;
         }
+        self.sort_in(&mut state);
         state.metrics.retries += 1;
-        let look = if after.is_zero() || (Q::MERGES_WAITING && state.is_dirty(&item)) {
-            state.add(item, rank, now)
+        if after.is_zero() || (Q::MERGES_WAITING && state.is_dirty(&item)) {
+            state.add(item, rank, now);
         } else {
-            state.add_after(item, now.plus(after), rank)
-        };
-        drop(state);
-        if look {
-            self.wake.notify_one();
+            state.add_after(item, now.plus(after), rank);
         }
+        self.unlock(state);
     }
 
     pub(super) fn len(&self) -> usize {
         let now = self.clock.monotonic();
         let mut state = self.lock();
-        let more = state.promote(now);
+        self.sort_in(&mut state);
+        state.promote(now);
         let len = state.ready.len();
-        drop(state);
-        self.wake(more);
+        self.unlock(state);
         len
     }
 
-    fn wake(&self, workers: usize) {
-        (0..workers).for_each(|_| self.wake.notify_one());
+    /// What can be said at once: an item, or that there will be none.
+    fn answer(&self, state: &mut State<T, Q>, now: Moment) -> Option<Option<(T, Q::Rank)>> {
+        let due = state.deadline().is_some_and(|deadline| deadline <= now);
+        if due || !Q::IN_ORDER || state.ready.len() == 0 {
+            self.sort_in(state);
+        }
+        if due {
+            state.promote(now);
+        }
+        let found = state.pop(now);
+        if found.is_none() && !state.shutting_down { None } else { Some(found) }
     }
 
-    /// What can be said at once: an item, or that there will be none. Otherwise when to look again, if ever.
-    fn try_get(&self) -> Result<Option<(T, Q::Rank)>, Option<Moment>> {
+    fn try_get(&self) -> Option<Option<(T, Q::Rank)>> {
         let now = self.clock.monotonic();
         let mut state = self.lock();
-        let more = state.promote(now);
-        let found = state.pop(now);
-        let (ending, deadline) = (state.shutting_down, state.deadlines.first_key_value().map(|(first, _)| first.0));
-        drop(state);
-        if found.is_none() && !ending {
-            return Err(deadline);
+        let timed = !state.deadlines.is_empty();
+        let answer = self.answer(&mut state, now)?;
+        // What comes because of its time has been announced to nobody.
+        if timed {
+            self.unlock(state);
+        } else {
+            drop(state);
         }
-        // Who leaves passes the watch on: over those whose time has come, over the deadlines, or over the end.
-        self.wake(more.max(usize::from(ending || deadline.is_some())));
-        Ok(found)
+        Some(answer)
+    }
+
+    /// Looks for the last time, and falls asleep before anybody can add anything.
+    fn try_get_or_sleep(&self, waker: Waker) -> Looked<T, Q::Rank> {
+        let now = self.clock.monotonic();
+        let mut state = self.lock();
+        self.sort_in(&mut state);
+        if let Some(answer) = self.answer(&mut state, now) {
+            return Looked::Answer(answer);
+        }
+        let mut hall = self.hall();
+        if !hall.arrived.is_empty() {
+            // Something came between the two locks: it is looked at as if one had been woken for it.
+            drop((hall, state));
+            return self.try_get_or_sleep(waker);
+        }
+        let until = state.deadline().filter(|deadline| !hall.is_watched(*deadline));
+        Looked::Asleep(hall.fall_asleep(waker, until), until)
     }
 
     pub(super) async fn get(&self) -> Option<(T, Q::Rank)> {
+        if let Some(answer) = self.try_get() {
+            return answer;
+        }
+        let mut search = Search::begin(self);
         loop {
-            if let Ok(found) = self.try_get() {
-                return found;
+            for _ in 0..TURNS {
+                yield_now().await;
+                if let Some(answer) = self.try_get() {
+                    return answer;
+                }
             }
-            // Whoever is about to wait says so before it looks for the last time: each item that is added from here on
-            // wakes one of those who do. One that is woken and finds an item in another way wakes the next.
-            let mut wake = pin!(self.wake.notified());
-            wake.as_mut().enable();
-            match self.try_get() {
-                Ok(found) => return found,
-                Err(None) => wake.await,
-                Err(Some(deadline)) => drop(race(wake, self.clock.sleep_until(deadline)).await),
+            let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
+            match self.try_get_or_sleep(waker) {
+                Looked::Answer(answer) => return answer,
+                Looked::Asleep(id, until) => {
+                    search.asleep = Some(id);
+                    match until {
+                        None => search.woken(id).await,
+                        Some(until) => drop(race(search.woken(id), self.clock.sleep_until(until)).await),
+                    }
+                    search.wake_up();
+                }
             }
         }
     }
@@ -358,9 +403,10 @@ impl<T: Item, Q: Ready> Core<T, Q> {
         let mut state = self.lock();
         let more = state.done(item, now);
         let drain = state.drain;
-        drop(state);
         if more {
-            self.wake.notify_one();
+            self.unlock(state);
+        } else {
+            drop(state);
         }
         if drain {
             self.done.notify_waiters();
@@ -369,12 +415,15 @@ impl<T: Item, Q: Ready> Core<T, Q> {
 
     pub(super) fn shut_down(&self) {
         let mut state = self.lock();
+        self.hall().closed = true;
+        self.sort_in(&mut state);
         state.shutting_down = true;
         state.drain = false;
         state.waiting.clear();
         state.deadlines.clear();
+        let sleepers = self.hall().wake_all();
         drop(state);
-        self.wake.notify_one();
+        sleepers.into_iter().for_each(Waker::wake);
         self.done.notify_waiters();
     }
 
@@ -400,12 +449,53 @@ impl<T: Item, Q: Ready> Core<T, Q> {
 
     pub(super) fn metrics(&self) -> Metrics {
         let now = self.clock.monotonic();
-        let state = self.lock();
+        let mut state = self.lock();
+        self.sort_in(&mut state);
         let running = || state.slots.iter().filter_map(|slot| Some(now.since(slot.processing?)));
         Metrics {
             unfinished_work: running().sum(),
             longest_running_processor: running().max().unwrap_or_default(),
             ..state.metrics.clone()
         }
+    }
+}
+
+fn wake(sleeper: Option<Waker>) {
+    if let Some(sleeper) = sleeper {
+        sleeper.wake();
+    }
+}
+
+/// A worker that found nothing, until it has an answer or gives up. Whatever it was to look at is looked at by another.
+struct Search<'a, T: Item, Q: Ready> {
+    core: &'a Core<T, Q>,
+    /// Its number while it sleeps, or has been woken and does not know yet.
+    asleep: Option<u64>,
+}
+
+impl<'a, T: Item, Q: Ready> Search<'a, T, Q> {
+    fn begin(core: &'a Core<T, Q>) -> Self {
+        core.hall().begin_search();
+        Search { core, asleep: None }
+    }
+
+    /// Ready once somebody has woken it.
+    async fn woken(&self, id: u64) {
+        poll_fn(|cx| if self.core.hall().is_asleep(id, cx.waker()) { Poll::Pending } else { Poll::Ready(()) }).await;
+    }
+
+    fn wake_up(&mut self) {
+        if let Some(id) = self.asleep.take() {
+            self.core.hall().wake_up(id);
+        }
+    }
+}
+
+impl<T: Item, Q: Ready> Drop for Search<'_, T, Q> {
+    fn drop(&mut self) {
+        self.wake_up();
+        let state = self.core.lock();
+        self.core.hall().end_search();
+        self.core.unlock(state);
     }
 }

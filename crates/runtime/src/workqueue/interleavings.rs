@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use capstan_client::beat::{Either, race};
 use capstan_clock::ManualClock;
 use shuttle::{
     Config, Runner,
@@ -117,6 +118,37 @@ fn again_and_later() {
         let seen: HashSet<_> = takers.into_iter().map(|taker| taker.join().unwrap()).collect();
         assert_eq!(seen, HashSet::from([Some(1), Some(2)]));
         finisher.join().unwrap();
+    });
+}
+
+/// One gives up at any time, awake, asleep or just being woken: what it was to look at is looked at by the other.
+#[test]
+fn who_gives_up_passes_it_on() {
+    check(|| {
+        let queue = WorkQueue::new(Arc::new(clock()));
+        let impatient = {
+            let queue = queue.clone();
+            thread::spawn(move || {
+                block_on(async {
+                    let give_up = async {
+                        for _ in 0..7 {
+                            shuttle::future::yield_now().await;
+                        }
+                    };
+                    if let Either::First(Some(item)) = race(queue.get(), give_up).await {
+                        queue.done(&item);
+                        queue.add(item);
+                    }
+                });
+            })
+        };
+        let patient = {
+            let queue = queue.clone();
+            thread::spawn(move || block_on(queue.get()))
+        };
+        queue.add(1);
+        assert_eq!(patient.join().unwrap(), Some(1));
+        impatient.join().unwrap();
     });
 }
 

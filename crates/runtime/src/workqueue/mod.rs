@@ -1,12 +1,14 @@
 //! Work queues: a key is in one at most once, and in work at most once.
 
 mod core;
+mod hall;
 #[cfg(all(test, feature = "shuttle"))]
 mod interleavings;
 mod metrics;
 mod priority;
 mod queue;
 mod rate_limiters;
+mod ready;
 #[cfg(test)]
 mod tests;
 

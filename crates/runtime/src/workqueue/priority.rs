@@ -6,8 +6,9 @@ use capstan_clock::SharedClock;
 
 use super::{
     Metrics,
-    core::{ByPriority, Core, Item},
+    core::{Core, Item},
     rate_limiters::RateLimiter,
+    ready::ByPriority,
 };
 
 /// The priority of what is looked at only because it was listed, or again.

@@ -6,8 +6,9 @@ use capstan_clock::SharedClock;
 
 use super::{
     Metrics,
-    core::{Core, Fifo, Item},
+    core::{Core, Item},
     rate_limiters::RateLimiter,
+    ready::Fifo,
 };
 
 /// A queue in which an item is at most once, however often it is added, and which hands out no item that is in work.

@@ -1,5 +1,5 @@
 // The work queues of client-go and controller-runtime, and controller-runtime's loop, under the load of
-// crates/runtime/benches/workqueue.rs. It prints one line a measurement: what, workers, nanoseconds an item.
+// B14. It prints one line a measurement: what, workers, nanoseconds an item.
 package main
 
 import (
