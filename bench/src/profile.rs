@@ -15,7 +15,7 @@ use crate::report::escape;
 
 /// Samples a second and thread: a prime, so that nothing periodic is in step with it.
 const FREQUENCY: &str = "499";
-/// How stacks are found: unwinding by tables, as the binary has no frame pointers; so many bytes of each stack are kept.
+/// How stacks are found: unwinding by tables, as the binary has no frame pointers; so many bytes of a stack are kept.
 const STACKS: &str = "dwarf,16384";
 /// How many of the most expensive functions a profile names.
 const NAMED: usize = 12;

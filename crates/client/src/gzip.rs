@@ -56,7 +56,7 @@ impl http_body::Body for Inflated {
 #[cfg(test)]
 mod tests {
     use flate2::{Compression, write::GzEncoder};
-    use http_body_util::{BodyExt as _, StreamBody};
+    use http_body_util::StreamBody;
 
     use super::*;
 

@@ -346,7 +346,10 @@ pub(crate) async fn follow_flow_schemas(registry: &Arc<Registry>, tasks: &mut Jo
     Ok(())
 }
 
-fn boxed(future: impl Future<Output = ()> + Send + 'static) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+/// Something that is done.
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+fn boxed(future: impl Future<Output = ()> + Send + 'static) -> Work {
     Box::pin(future)
 }
 
@@ -357,7 +360,7 @@ async fn keep_up(
     registry: &Arc<Registry>,
     resource: &GroupResource,
     tasks: &mut JoinSet<()>,
-    act: fn(Arc<Registry>) -> Pin<Box<dyn Future<Output = ()> + Send>>,
+    act: fn(Arc<Registry>) -> Work,
 ) -> Result<(), CacheError> {
     let Some(stored) = registry.stored(resource).cloned() else { return Ok(()) };
     let registry = Arc::clone(registry);

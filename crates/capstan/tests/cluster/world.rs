@@ -37,27 +37,27 @@ const LOOPS: [(&str, &str); 6] = [
 
 /// A write that the server has accepted.
 #[derive(Clone, Debug)]
-pub struct Write {
+pub(crate) struct Write {
     /// When it was asked for: answers may be read late, but nobody asks before what they answer to has happened.
-    pub at: usize,
-    pub who: String,
-    pub method: Method,
+    pub(crate) at: usize,
+    pub(crate) who: String,
+    pub(crate) method: Method,
     /// The path without what all paths begin with: `pods/web-1/binding`.
-    pub path: String,
-    pub asked: Value,
-    pub answer: Value,
+    pub(crate) path: String,
+    pub(crate) asked: Value,
+    pub(crate) answer: Value,
 }
 
 /// All writes.
 #[derive(Debug, Default)]
-pub struct Record {
+pub(crate) struct Record {
     asked: AtomicUsize,
     writes: Mutex<Vec<Write>>,
 }
 
 impl Record {
     /// In the order in which they were asked for.
-    pub fn writes(&self) -> Vec<Write> {
+    pub(crate) fn writes(&self) -> Vec<Write> {
         let mut writes = self.writes.lock().unwrap().clone();
         writes.sort_by_key(|write| write.at);
         writes
@@ -96,11 +96,11 @@ impl Transport for Recorded {
 }
 
 /// A whole cluster.
-pub struct World {
-    pub clock: ManualClock,
+pub(crate) struct World {
+    pub(crate) clock: ManualClock,
     /// The user's.
-    pub client: Client,
-    pub record: Arc<Record>,
+    pub(crate) client: Client,
+    pub(crate) record: Arc<Record>,
     ids: Arc<SeededIds>,
     server: Server,
     /// Ends the loops when it goes.
@@ -108,7 +108,7 @@ pub struct World {
 }
 
 impl World {
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let clock = ManualClock::at("2026-01-01T00:00:00Z".parse().unwrap());
         let ids = Arc::new(SeededIds::new(11));
         let store = Arc::new(Memory::new(Options::with_clock(Arc::new(clock.clone()))));
@@ -147,7 +147,7 @@ impl World {
     }
 
     /// Starts nodes; they report until the stopper goes.
-    pub fn nodes(&self, names: &[&str]) -> Stopper {
+    pub(crate) fn nodes(&self, names: &[&str]) -> Stopper {
         let (stopper, stop) = Stopper::new();
         // Who speaks for many nodes has no role in a cluster by itself.
         let client = client_of(&self.server, &self.record, "node", "nodes", &["system:masters"]);
@@ -157,16 +157,16 @@ impl World {
         stopper
     }
 
-    pub fn api<K: Resource>(&self) -> Api<K> {
+    pub(crate) fn api<K: Resource>(&self) -> Api<K> {
         Api::namespaced(&self.client, "default")
     }
 
-    pub async fn list<K: Object + Resource>(&self) -> Vec<K> {
+    pub(crate) async fn list<K: Object + Resource>(&self) -> Vec<K> {
         Api::<K>::namespaced(&self.client, "default").list(&ListOptions::default()).await.unwrap().items
     }
 
     /// Waits until something is so, moving the clock on by little steps.
-    pub async fn until<T, F: Future<Output = Option<T>>>(&self, what: &str, mut check: impl FnMut() -> F) -> T {
+    pub(crate) async fn until<T, F: Future<Output = Option<T>>>(&self, what: &str, mut check: impl FnMut() -> F) -> T {
         for _ in 0..PATIENCE {
             if let Some(found) = check().await {
                 return found;
@@ -178,7 +178,7 @@ impl World {
     }
 
     /// Lets time pass, second by second.
-    pub async fn pass(&self, seconds: usize) {
+    pub(crate) async fn pass(&self, seconds: usize) {
         for _ in 0..seconds {
             self.clock.advance(Duration::from_secs(1));
             for _ in 0..20 {
@@ -188,7 +188,7 @@ impl World {
     }
 
     /// A Deployment of so many pods, made by the user.
-    pub async fn deploy(&self, name: &str, replicas: usize) {
+    pub(crate) async fn deploy(&self, name: &str, replicas: usize) {
         let deployment = serde_json::json!({
             "metadata": {"name": name},
             "spec": {
@@ -205,7 +205,7 @@ impl World {
     }
 
     /// Waits until so many pods of a Deployment can be used.
-    pub async fn until_available(&self, name: &str, replicas: i32) {
+    pub(crate) async fn until_available(&self, name: &str, replicas: i32) {
         let deployments = self.api::<k8s_openapi::api::apps::v1::Deployment>();
         self.until(&format!("{replicas} of {name}"), || async {
             let status = deployments.get(name).await.unwrap().status?;

@@ -1,5 +1,7 @@
 //! `capstan controllers` as processes beside a server: what they do, what they say of themselves, and who leads.
 
+#![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
+
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{TcpListener, TcpStream},

@@ -244,7 +244,7 @@ async fn compact_informers_keep_the_same() {
     world.informer.set_watch_error_handler(Arc::new(move |error| to.lock().unwrap().push(error.to_string())));
     world.informer.compact();
     let odd: crate::store::IndexFunc<Unstructured> =
-        Arc::new(|object| vec![if version(object) % 2 == 0 { "even".into() } else { "odd".into() }]);
+        Arc::new(|object| vec![if version(object).is_multiple_of(2) { "even".into() } else { "odd".into() }]);
     world.informer.add_indexers([("parity".into(), odd)].into());
     for name in ["a", "b", "bad", "c"] {
         world.source.put(name);

@@ -299,9 +299,6 @@ async fn somebody_else_manages_it() {
 #[tokio::test]
 async fn a_pod_without_an_owner_is_taken_and_one_of_another_is_not() {
     let cluster = Cluster::start(&["job-controller"]).await;
-    let by_hand = "manualSelector: true, suspend: true, selector: {matchLabels: {app: w}},";
-    let text = job(by_hand).replace("template: {spec", "template: {metadata: {labels: {app: w}}, spec");
-    cluster.create::<Job>(&text).await;
     let pod = |name: &str, label: &str| {
         format!(
             "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, labels: {{app: {label}}},
@@ -311,7 +308,11 @@ async fn a_pod_without_an_owner_is_taken_and_one_of_another_is_not() {
     };
     cluster.create::<Pod>(&pod("stray", "w")).await;
     cluster.create::<Pod>(&pod("stranger", "x")).await;
-    cluster.change::<Job>("work", |job| job.spec.as_mut().unwrap().suspend = Some(false)).await;
+    // The informer of pods has them before there is a Job that could count without them.
+    cluster.settle().await;
+    let by_hand = "manualSelector: true, selector: {matchLabels: {app: w}},";
+    let text = job(by_hand).replace("template: {spec", "template: {metadata: {labels: {app: w}}, spec");
+    cluster.create::<Job>(&text).await;
     let owned = |pod: &Pod| pod.metadata.owner_references.iter().flatten().any(|owner| owner.name == "work");
     cluster.until_object("stray", owned).await;
     cluster.settle().await;
