@@ -13,6 +13,10 @@ MINUTE = re.compile(r"(cron-)\d{8}\b")
 RANDOM = "[bcdfghjklmnpqrstvwxz2456789]{5}"
 # A rollout goes in more or fewer steps, by whether pods became ready one by one or together.
 STEP = re.compile(r"(Scaled (?:up|down) replica set) \S+ from \d+ to \d+$")
+# Which ReplicaSet the last word was about depends on when it was said, also between two runs of upstream's.
+PROGRESSED = re.compile(r'(ReplicaSet) "[^"]+" (has successfully progressed)')
+# Somebody was faster: told by whoever it happens to.
+LOST = "the object has been modified; please apply your changes to the latest version and try again"
 COMBINED = "(combined from similar events)"
 # Kinds whose generation counts how often somebody was faster than somebody else.
 COUNTED = ("ReplicaSet", "EndpointSlice")
@@ -56,6 +60,11 @@ class Normal:
             metadata["generation"] = "<generation>"
         if value.get("kind") == "Secret" and "token" in value.get("data", {}):
             value["data"] = {key: "<data>" for key in value["data"]}
+        conditions = value.get("status", {}).get("conditions") if isinstance(value.get("status"), dict) else None
+        for condition in conditions or []:
+            condition["message"] = PROGRESSED.sub(r"\1 \2", condition.get("message", ""))
+        # What became true first comes first.
+        (conditions or []).sort(key=lambda condition: condition.get("type", ""))
         for subset in value.get("subsets", []):
             subset.get("addresses", []).sort(key=lambda each: json.dumps(each, sort_keys=True))
         return value
@@ -68,7 +77,7 @@ class Normal:
             objects.setdefault(f"{value['kind']} {value['metadata']['name']}", []).append(value)
         for values in objects.values():
             values.sort(key=lambda value: json.dumps(value, sort_keys=True))
-        events = {self.event(event) for event in found["events"]}
+        events = {self.event(event) for event in found["events"] if LOST not in event.get("message", "")}
         # Where there were so many that only some are told, those say no more than what kinds there were.
         if any(COMBINED in event for event in events):
             events = {STEP.sub(r"\1", event) for event in events if COMBINED not in event}
