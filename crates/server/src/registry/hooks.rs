@@ -50,6 +50,7 @@ pub(super) fn create(strategy: &Strategy, object: &mut Map, status: Option<&Valu
             paths::set(object, "status.conditions", vec![condition.into()]);
         }
         ("certificates.k8s.io", _) => certificates::forget_requester(object),
+        ("resource.k8s.io", "resourceslices") => taint_times(object, now),
         _ => {}
     }
 }
@@ -84,6 +85,7 @@ pub(super) fn update(strategy: &Strategy, subresource: &str, new: &mut Map, old:
             let grown = i64::from(!paths::same(new, old, "spec.template"));
             set_template_generation(new, template_generation(old).saturating_add(grown));
         }
+        ("resource.k8s.io", "resourceslices", _) => taint_times(new, now),
         ("batch", "jobs", _) if !is_labelled(new, "metadata.labels") => labels_of_template(new),
         ("apiextensions.k8s.io", "customresourcedefinitions", "") => stored_versions(new),
         ("certificates.k8s.io", _, "status") => {
@@ -113,6 +115,16 @@ fn only_names_of_secrets(object: &mut Map) {
     for secret in paths::array_mut(object, "secrets").into_iter().flat_map(|secrets| secrets.iter_mut()) {
         if let Value::Object(secret) = secret {
             secret.retain(|key, _| key == "name");
+        }
+    }
+}
+
+/// A taint of a device says since when it is there.
+fn taint_times(slice: &mut Map, now: Time) {
+    for device in paths::array_mut(slice, "spec.devices").into_iter().flat_map(|devices| devices.iter_mut()) {
+        let taints = device.as_object_mut().and_then(|device| device.get_mut("taints")).and_then(Value::as_array_mut);
+        for taint in taints.into_iter().flat_map(|taints| taints.iter_mut()).filter_map(Value::as_object_mut) {
+            taint.get_or_insert_with("timeAdded", || now.to_string().into());
         }
     }
 }

@@ -59,7 +59,9 @@ pub(super) fn expression(text: &str, place: &Place, wanted: &[Type], path: &Path
         })
         .collect();
     match names.as_slice() {
-        [one] => wrong(format!("must evaluate to {one}")),
-        names => wrong(format!("must evaluate to one of [{}]", names.join(" "))),
+        [one] => wrong(format!("must evaluate to {one} but got {}", checked.output_name())),
+        names => {
+            wrong(format!("must evaluate to one of [{}] but got {}", names.join(" "), checked.output_name()));
+        }
     }
 }

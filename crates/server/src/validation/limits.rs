@@ -67,13 +67,19 @@ fn resource_name(name: &str, path: &Path<'_>, errors: &mut ErrorList) {
     invalid(errors, path, name, messages);
 }
 
+/// The amount as a whole number, or the largest there is.
+fn whole(quantity: &Quantity) -> i64 {
+    if quantity.as_f64() < i64::MAX as f64 { quantity.value() } else { i64::MAX }
+}
+
 /// An amount, which is whole for what is counted.
 pub(super) fn amount(name: &str, value: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let Some(amount) = quantity(value) else { return };
     if amount.signum() < 0 {
         errors.push(Error::invalid(path, amount.to_string(), NEGATIVE));
     }
-    if (COUNTED.contains(&name) || is_extended(name)) && amount.milli_value() % 1000 != 0 {
+    let fits = whole(&amount) < MAX_MILLI_VALUE;
+    if (COUNTED.contains(&name) || is_extended(name)) && !(fits && amount.milli_value() % 1000 == 0) {
         errors.push(Error::invalid(path, amount.to_string(), "must be an integer"));
     }
 }
@@ -166,8 +172,8 @@ fn relations(limit: &Map, ty: &str, name: &str, path: &Path<'_>, errors: &mut Er
         }
         if let (Some(min), Some(max)) = (&min, &max) {
             // In thousandths, unless one of them is so large that only whole numbers are looked at.
-            let exact = [&ratio, min, max].iter().all(|quantity| quantity.value() < MAX_MILLI_VALUE);
-            let number = |quantity: &Quantity| if exact { quantity.milli_value() } else { quantity.value() } as f64;
+            let exact = [&ratio, min, max].iter().all(|quantity| whole(quantity) < MAX_MILLI_VALUE);
+            let number = |quantity: &Quantity| if exact { quantity.milli_value() } else { whole(quantity) } as f64;
             let bound = number(max) / number(min);
             if number(&ratio) / if exact { 1000.0 } else { 1.0 } > bound {
                 wrong(format!("ratio {ratio} is greater than max/min = {bound:.6}"));

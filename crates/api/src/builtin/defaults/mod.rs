@@ -96,7 +96,10 @@ fn run(rule: &Rule, node: NodeRef<'_>, map: &mut Map) {
             let applies = match when {
                 When::Always => true,
                 When::Is(path, expected) => find(map, path).and_then(Value::as_str) == Some(expected),
-                When::Set(path) => find(map, path).is_some_and(|value| !is_zero(value)),
+                When::Set(path) => find(map, path).is_some_and(|value| match value {
+                    Value::Array(items) => !items.is_empty(),
+                    value => !value.is_null(),
+                }),
                 When::Unset(path) => find(map, path).is_none_or(Value::is_null),
             };
             if applies {
