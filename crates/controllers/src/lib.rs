@@ -49,7 +49,6 @@ mod service_cidr;
 mod service_pods;
 mod serviceaccount;
 mod serviceaccount_token;
-mod slow_start;
 mod statefulset;
 mod taint_eviction;
 mod ttl_after_finished;

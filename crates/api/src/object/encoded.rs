@@ -23,7 +23,6 @@ pub struct Encoded<'a> {
     bytes: &'a [u8],
     is_message: bool,
     managed_fields: bool,
-    compact: bool,
 }
 
 /// An object that is ready to be read.
@@ -36,7 +35,7 @@ impl<'a> Encoded<'a> {
     /// JSON, or protobuf in its envelope: the bytes tell.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
-        Encoded { bytes, is_message: false, managed_fields: true, compact: false }
+        Encoded { bytes, is_message: false, managed_fields: true }
     }
 
     /// A message without its envelope, such as the items of a list are. Who reads it has to know its kind.
@@ -49,13 +48,6 @@ impl<'a> Encoded<'a> {
     #[must_use]
     pub fn without_managed_fields(self) -> Self {
         Encoded { managed_fields: false, ..self }
-    }
-
-    /// For those who keep the object: its lists take no more room than they need. Reading takes a little longer, as
-    /// JSON does not say before how long a list will be.
-    #[must_use]
-    pub fn compact(self) -> Self {
-        Encoded { compact: true, ..self }
     }
 
     /// The same object in its envelope, without what is not wanted of it, for those who keep it and read it later.

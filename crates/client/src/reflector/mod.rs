@@ -267,10 +267,6 @@ impl<K: Object, S: ReflectorStore<K>> Reflector<K, S> {
         {
             return Read::Whole { key, object, resource_version };
         }
-        if self.packing.is_none() {
-            // What is read here is kept for long.
-            encoded = encoded.compact();
-        }
         let object = K::decode(encoded, kind).map_err(|error| error.to_string());
         let object = match &self.transform {
             None => object,

@@ -12,7 +12,10 @@ use std::{
 use capstan_api::{object::Object, selector::Selector};
 use capstan_client::{Api, BoxFuture, Deleted, Error, HandlerFuncs, Key, SharedIndexInformer};
 use capstan_clock::Moment;
-use capstan_runtime::{Action, Controller, ReconcileError, Reconciler, handler::enqueue_request_for_object};
+use capstan_runtime::{
+    Action, Controller, ReconcileError, Reconciler, SLOW_START_INITIAL_BATCH_SIZE, at_once,
+    handler::enqueue_request_for_object, slow_start_batch,
+};
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, DaemonSet},
     core::v1::{Node, Pod},
@@ -30,7 +33,6 @@ use crate::{
         next_availability,
     },
     recorder::Recorder,
-    slow_start::{at_once, slow_start_batch},
     workload::{EnqueueController, WORKERS, candidates, index_by_controller},
 };
 
@@ -172,7 +174,7 @@ impl DaemonSetLoop {
         delete: &[&Pod],
     ) -> Result<(), Error> {
         let spec = set.spec.clone().unwrap_or_default();
-        let (_, created) = slow_start_batch(create.len(), |at| {
+        let (_, created) = slow_start_batch(create.len(), SLOW_START_INITIAL_BATCH_SIZE, |at| {
             let pod = nodes::new_pod(set, &spec, hash, &create[at]);
             let (control, set) = (self.control.clone(), Arc::clone(set));
             async move {

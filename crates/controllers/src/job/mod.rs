@@ -17,7 +17,10 @@ use std::{
 
 use capstan_api::object::Object;
 use capstan_client::{Api, BoxFuture, Error, Key, Patch, SharedIndexInformer};
-use capstan_runtime::{Action, Controller, ReconcileError, Reconciler, handler::enqueue_request_for_object};
+use capstan_runtime::{
+    Action, Controller, ReconcileError, Reconciler, SLOW_START_INITIAL_BATCH_SIZE, at_once,
+    handler::enqueue_request_for_object, slow_start_batch,
+};
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use serde_json::json;
 
@@ -31,7 +34,6 @@ use crate::{
         expectations::{Expectations, RECHECK},
     },
     recorder::Recorder,
-    slow_start::{at_once, slow_start_batch},
     workload::{EnqueueController, WORKERS, candidates, index_by_controller},
 };
 use backoff::Record;
@@ -101,7 +103,7 @@ impl JobLoop {
         match manage {
             Manage::Nothing => (Managed::default(), Ok(())),
             Manage::Create(which) => {
-                let (created, result) = slow_start_batch(which.len(), |at| {
+                let (created, result) = slow_start_batch(which.len(), SLOW_START_INITIAL_BATCH_SIZE, |at| {
                     let pod = template::pod(job, which[at]);
                     let (control, job) = (self.control.clone(), Arc::clone(job));
                     async move {

@@ -7,7 +7,10 @@ use std::{sync::Arc, time::Duration};
 
 use capstan_api::{Resource, object::Object, selector::Selector};
 use capstan_client::{Api, BoxFuture, Error, Key, Lister, SharedIndexInformer};
-use capstan_runtime::{Action, Controller, ReconcileError, Reconciler, handler::enqueue_request_for_object};
+use capstan_runtime::{
+    Action, Controller, ReconcileError, Reconciler, SLOW_START_INITIAL_BATCH_SIZE, at_once,
+    handler::enqueue_request_for_object, slow_start_batch,
+};
 use k8s_openapi::api::{
     apps::v1::ReplicaSet,
     core::v1::{Pod, PodTemplateSpec, ReplicationController},
@@ -25,7 +28,6 @@ use crate::{
         rank::sort_for_deletion,
     },
     recorder::Recorder,
-    slow_start::{at_once, slow_start_batch},
     workload::{EnqueueController, WORKERS, candidates, controlled_by, index_by_controller},
 };
 use status::{Counts, Failure};
@@ -132,7 +134,7 @@ impl<K: Replicated> ReplicaSetLoop<K> {
         if pod.metadata.labels.as_ref().is_none_or(std::collections::BTreeMap::is_empty) {
             return Err(Error::Decode("unable to create pods, no labels".to_owned()));
         }
-        slow_start_batch(missing, |_| {
+        slow_start_batch(missing, SLOW_START_INITIAL_BATCH_SIZE, |_| {
             let (control, owner, pod) = (self.control.clone(), Arc::clone(owner), Arc::clone(&pod));
             async move {
                 match control.create(&*owner, &pod).await {

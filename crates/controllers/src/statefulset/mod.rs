@@ -7,7 +7,10 @@ use std::{sync::Arc, time::Duration};
 
 use capstan_api::{object::Object, options::DeleteOptions, selector::Selector};
 use capstan_client::{Api, BoxFuture, Error, Key, SharedIndexInformer};
-use capstan_runtime::{Action, Controller, ReconcileError, Reconciler, handler::enqueue_request_for_object};
+use capstan_runtime::{
+    Action, Controller, ReconcileError, Reconciler, SLOW_START_INITIAL_BATCH_SIZE, handler::enqueue_request_for_object,
+    slow_start_batch,
+};
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, StatefulSet},
     core::v1::{PersistentVolumeClaim, Pod},
@@ -23,7 +26,6 @@ use crate::{
         next_availability,
     },
     recorder::Recorder,
-    slow_start::slow_start_batch,
     workload::{EnqueueController, WORKERS, candidates, index_by_controller},
 };
 use plan::{Revision, Step};
@@ -227,7 +229,7 @@ impl StatefulSetLoop {
             return Ok(());
         }
         let steps = Arc::new(steps);
-        slow_start_batch(steps.len(), |at| {
+        slow_start_batch(steps.len(), SLOW_START_INITIAL_BATCH_SIZE, |at| {
             let (control, set, key) = (Arc::clone(&self.control), Arc::clone(set), key.clone());
             let steps = Arc::clone(&steps);
             async move { control.carry_out(&key, &set, &steps[at]).await }

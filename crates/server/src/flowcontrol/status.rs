@@ -43,7 +43,7 @@ pub(crate) fn bring_up(schema: &mut Map, now: Time, exists: impl Fn(&str) -> boo
         None => conditions.push(condition),
     }
     let status: Map = [("conditions".into(), Value::from(conditions))].into_iter().collect();
-    let api_version = text(Some(&Value::Object(schema.clone())), "apiVersion");
+    let api_version = schema.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
     schema.insert("status", status);
     own(schema, &api_version, now);
     true

@@ -179,14 +179,11 @@ pub(crate) fn finish(mut value: Value, gvk: &GroupVersionKind, schema: &Schema) 
         .map(|(key, _)| Str::from(key))
         .collect();
     let labels = value.get("metadata").and_then(|metadata| metadata.get("labels")).and_then(Value::as_object);
-    let unlabelled = labels.is_none_or(Map::is_empty);
+    let unlabelled_job = gvk.kind == *"Job" && labels.is_none_or(Map::is_empty);
     builtin::default(schema, &mut value);
     let Value::Object(mut object) = value else { return Map::new() };
     // A Job without labels has those of its template, with what the server adds to them: its strategy sees to it.
-    if unlabelled
-        && gvk.kind == *"Job"
-        && let Some(Value::Object(metadata)) = object.get_mut("metadata")
-    {
+    if unlabelled_job && let Some(Value::Object(metadata)) = object.get_mut("metadata") {
         metadata.remove("labels");
     }
     // A list that was sent empty is one, until it is stored.

@@ -128,7 +128,8 @@ async fn delete_one(
     for _ in 0..MAX_ATTEMPTS {
         let Some(found) = stored.cache.peek(namespace, name) else {
             // Once it is marked, whoever removes it does what was asked for.
-            return marked.map(Deleted::Gone).ok_or_else(|| not_found(&call.resource, name));
+            let (object, revision) = marked.ok_or_else(|| not_found(&call.resource, name))?;
+            return Ok(Deleted::Gone(answer_json(call, object, Some(revision))));
         };
         let Current { object: old, revision } = Current::of(call, &found)?;
         check_preconditions(call, &options, &old, name)?;
@@ -165,7 +166,7 @@ async fn delete_one(
                 effects.keep();
                 match new {
                     Some(object) if goes_on => {
-                        marked = Some(answer_json(call, object, Some(revision)));
+                        marked = Some((object, revision));
                         // The version has changed by this very deletion.
                         if let Some(wanted) = options.preconditions.as_mut().filter(|p| p.resource_version.is_some()) {
                             wanted.resource_version = Some(revision.to_string().into());
