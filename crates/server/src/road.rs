@@ -272,7 +272,11 @@ impl Asked<'_> {
             let mut response = match server.registry.resource(&gvr).filter(|resource| fits(resource, info)) {
                 // Of a custom resource that is served it is known what it has not.
                 Some(custom) if custom.as_custom().is_some() => {
-                    fail(&Status::not_found(&gvr.group_resource(), &info.name))
+                    let mut response = fail(&Status::not_found(&gvr.group_resource(), &info.name));
+                    let mut told = Warnings::default();
+                    custom.deprecation().into_iter().for_each(|warning| told.add(warning));
+                    told.write(response.headers_mut());
+                    response
                 }
                 _ if known => fail(&no_resource()),
                 _ => not_found(),

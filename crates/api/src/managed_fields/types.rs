@@ -81,6 +81,11 @@ fn object_meta() -> Option<NodeRef<'static>> {
     META.get_or_init(|| builtin::type_schema("meta.v1.ObjectMeta")).as_ref().map(Schema::root)
 }
 
+/// Whether an object may be in the place of a boolean, which is published without a type.
+fn takes_object(node: NodeRef<'_>) -> bool {
+    node.ty() == Type::Boolean && node.alternative().is_some()
+}
+
 impl<'a> Ty<'a> {
     /// The type of whole objects of a schema.
     pub(super) fn of(schema: &'a Schema) -> Self {
@@ -102,7 +107,9 @@ impl<'a> Ty<'a> {
     /// Whether only one kind of value is possible.
     fn is_single(self) -> bool {
         match self {
-            Ty::Node { node, builtin, .. } => node.ty() != Type::Any || builtin && node.is_int_or_string(),
+            Ty::Node { node, builtin, .. } => {
+                !(node.ty() == Type::Any || takes_object(node)) || builtin && node.is_int_or_string()
+            }
             Ty::String => true,
             Ty::Deduced | Ty::Atomic => false,
         }
@@ -117,8 +124,7 @@ impl<'a> Ty<'a> {
                 }
                 (Type::String | Type::Any, _) => Some(Scalar::Untyped),
                 (Type::Integer | Type::Number, _) => Some(Scalar::Numeric),
-                // An object may be in its place, so it is published without a type.
-                (Type::Boolean, _) if node.alternative().is_some() => Some(Scalar::Untyped),
+                (Type::Boolean, _) if takes_object(node) => Some(Scalar::Untyped),
                 (Type::Boolean, _) => Some(Scalar::Boolean),
                 (Type::Object | Type::Array, _) => None,
             },
@@ -146,7 +152,7 @@ impl<'a> Ty<'a> {
     fn map(self) -> Option<Fields<'a>> {
         match self {
             // Of built-in types, these are the ones whose values are bytes to upstream.
-            Ty::Node { node, builtin: true, .. } if node.ty() == Type::Any => {
+            Ty::Node { node, builtin: true, .. } if node.ty() == Type::Any || takes_object(node) => {
                 Some(Fields { ty: self, atomic: true, element: Some(Ty::Atomic) })
             }
             Ty::Node { node, builtin, preserve, resource } if matches!(node.ty(), Type::Object | Type::Any) => {

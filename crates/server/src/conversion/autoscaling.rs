@@ -82,6 +82,16 @@ pub(super) fn without_annotations(mut object: Map) -> Map {
     object
 }
 
+/// Without any metric the use of CPU counts.
+pub(super) fn default_v1(object: &mut Map) {
+    if nested::str(object, &["metadata", "annotations", METRICS]).ok().flatten().is_some() {
+        return;
+    }
+    if let Some(Value::Object(spec)) = object.get_mut("spec") {
+        spec.get_or_insert_with("targetCPUUtilizationPercentage", || DEFAULT_CPU_UTILIZATION.into());
+    }
+}
+
 /// The aim or state of the use of CPU, which `v1` has a field for.
 fn cpu_utilization(metric: &Value, part: &str) -> Option<i64> {
     let metric = metric.as_object()?;

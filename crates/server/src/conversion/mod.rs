@@ -16,7 +16,9 @@ mod tests;
 
 use capstan_api::{GroupResource, GroupVersion, GroupVersionKind, Map, builtin};
 
-type Convert = fn(Map) -> Map;
+use crate::registry;
+
+pub(crate) type Convert = fn(Map) -> Map;
 
 /// A version that is not stored, or one that is and has to be cleaned: group, version, kind, the group and version that
 /// is stored, the way there and the way back.
@@ -32,6 +34,32 @@ fn find(gvk: &GroupVersionKind) -> Option<&'static Row> {
     ROWS.iter().find(|(group, version, kind, ..)| {
         gvk.kind.as_str() == *kind && gvk.group.as_str() == *group && gvk.version.as_str() == *version
     })
+}
+
+/// The kinds of which a field is an annotation in the version that is shown, with what takes those annotations away.
+///
+/// Upstream reads metadata alone from its own version, in which they still are fields.
+static ANNOTATED: &[(&str, &str, &str, Convert)] = &[
+    ("apps", "v1", "DaemonSet", |mut object| {
+        registry::hooks::drop_template_generation(&mut object);
+        object
+    }),
+    ("autoscaling", "v1", autoscaling::KIND, autoscaling::without_annotations),
+];
+
+/// What takes the annotations away that are fields of the kind, if it has such.
+pub(crate) fn annotations_of(gvk: &GroupVersionKind) -> Option<Convert> {
+    let is = |(group, version, kind, _): &&(&str, &str, &str, Convert)| {
+        gvk.kind == **kind && gvk.group == **group && gvk.version == **version
+    };
+    ANNOTATED.iter().find(is).map(|(.., without)| *without)
+}
+
+/// What an object has by default only once it has been converted to the stored version and back.
+pub(crate) fn default_v1(gvk: &GroupVersionKind, object: &mut Map) {
+    if gvk.kind == *autoscaling::KIND && gvk.version == *"v1" && gvk.group == *"autoscaling" {
+        autoscaling::default_v1(object);
+    }
 }
 
 /// Whether objects of this kind change on their way to the store or back. Most don't.

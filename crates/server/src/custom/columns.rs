@@ -61,7 +61,7 @@ fn age() -> Column {
         name: "Age".to_owned(),
         ty: Type::Date,
         format: String::new(),
-        description: String::new(),
+        description: printers::describe("", "Age"),
         priority: 0,
         path: JsonPath::parse(".metadata.creationTimestamp").expect("the path is simple"),
     }

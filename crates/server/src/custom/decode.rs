@@ -12,6 +12,15 @@ use capstan_api::{
 
 use super::{coerce, definition::Served};
 
+/// What becomes of a `null` where the schema has no place for one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Nulls {
+    /// It is as if it was not there: in what a client sends.
+    Dropped,
+    /// It stays, to be refused: in what an applied configuration makes of an object.
+    Kept,
+}
+
 /// Why a body is not such an object.
 pub(crate) enum Refused {
     /// It cannot be read at all; the words.
@@ -21,7 +30,12 @@ pub(crate) enum Refused {
 }
 
 /// Reads an object. What is unknown or comes twice is in the second part.
-pub(crate) fn object(served: &Served, body: &[u8], format: Format) -> Result<(Map, StrictErrors), Refused> {
+pub(crate) fn object(
+    served: &Served,
+    body: &[u8],
+    format: Format,
+    nulls: Nulls,
+) -> Result<(Map, StrictErrors), Refused> {
     let (value, strict) = codec::decode_strict(body, format)
         .map_err(|error| Refused::Unrecognized(format!("couldn't get version/kind; json parse error: {error}")))?;
     let text = || match format {
@@ -55,7 +69,7 @@ pub(crate) fn object(served: &Served, body: &[u8], format: Format) -> Result<(Ma
     let version = api_version.rsplit('/').next().unwrap_or_default().to_owned();
     let Value::Object(mut object) = value else { return Err(Refused::Unrecognized(String::new())) };
     let mut strict = strict;
-    fit(served, &mut object, &mut strict).map_err(|words| Refused::Other(kind, version, words))?;
+    fit(served, &mut object, &mut strict, nulls).map_err(|words| Refused::Other(kind, version, words))?;
     Ok((object, strict))
 }
 
@@ -63,7 +77,7 @@ pub(crate) fn object(served: &Served, body: &[u8], format: Format) -> Result<(Ma
 ///
 /// # Errors
 /// What is not metadata.
-pub(crate) fn fit(served: &Served, object: &mut Map, strict: &mut StrictErrors) -> Result<(), String> {
+pub(crate) fn fit(served: &Served, object: &mut Map, strict: &mut StrictErrors, nulls: Nulls) -> Result<(), String> {
     coerce::metadata(object, "", strict)?;
     let gvk = served.gvk();
     let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
@@ -89,7 +103,9 @@ pub(crate) fn fit(served: &Served, object: &mut Map, strict: &mut StrictErrors) 
     for path in prune(&mut value, schema) {
         strict.push(StrictError::Unknown(path));
     }
-    drop_nulls(&mut value, schema);
+    if nulls == Nulls::Dropped {
+        drop_nulls(&mut value, schema);
+    }
     if let Value::Object(map) = &mut value {
         coerce::embedded(map, schema, strict)?;
     }

@@ -44,7 +44,7 @@ impl<'a> Call<'a> {
 
     /// Agrees on the form of the answer.
     pub(crate) fn form(&self) -> Result<Form, Status> {
-        Form::negotiate(self.wishes(), self.resource.stored.is_some(), self.info.verb == "list", false)
+        Form::negotiate(self.wishes(), &self.resource, self.info)
     }
 
     pub(crate) fn now(&self) -> Time {

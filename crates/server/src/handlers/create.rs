@@ -33,6 +33,6 @@ pub(crate) async fn create(call: &mut Call<'_>) -> Result<Response, Status> {
     }
     call.admit(Admitted::create(&name, &mut object, options.dry_run))?;
     write::dedup_owners(call, &mut object, true);
-    let written = write::store_new(call, object, options.dry_run).await?;
+    let written = write::store_new(call, object, options.dry_run, false).await?;
     form.object(&resource, 201, written.json, call.now())
 }

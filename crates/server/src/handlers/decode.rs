@@ -11,7 +11,11 @@ use capstan_api::{
 };
 
 use crate::request::{MediaType, body_media_type, negotiate::Protobuf, options::FieldValidation};
-use crate::{base64, custom, registry::Resource};
+use crate::{
+    base64, conversion,
+    custom::{self, decode::Nulls},
+    registry::Resource,
+};
 
 /// Where upstream says that its scheme of built-in kinds was made.
 const SCHEME: &str = "pkg/runtime/scheme.go:111";
@@ -44,10 +48,11 @@ pub(crate) fn of(
         _ => Format::Json,
     };
     let refuse = |kind: &str, version: &str, words: &str| custom::decode::refusal(served, kind, version, words);
-    let (object, found) = custom::decode::object(served, body, format).map_err(|refused| match refused {
-        custom::decode::Refused::Unrecognized(words) => unrecognized(&resource.gvk, &words, body),
-        custom::decode::Refused::Other(kind, version, words) => refuse(&kind, &version, &words),
-    })?;
+    let (object, found) =
+        custom::decode::object(served, body, format, Nulls::Dropped).map_err(|refused| match refused {
+            custom::decode::Refused::Unrecognized(words) => unrecognized(&resource.gvk, &words, body),
+            custom::decode::Refused::Other(kind, version, words) => refuse(&kind, &version, &words),
+        })?;
     let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
     let version = text("apiVersion").rsplit('/').next().unwrap_or_default();
     strict(found, validation, warnings).map_err(|errors| refuse(text("kind"), version, &errors.to_string()))?;
@@ -194,6 +199,7 @@ pub(crate) fn finish(mut value: Value, gvk: &GroupVersionKind, schema: &Schema) 
     }
     object.insert("kind", Str::from(gvk.kind.as_str()));
     object.insert("apiVersion", gvk.api_version());
+    conversion::default_v1(gvk, &mut object);
     if gvk.kind == *"Secret" && gvk.group.is_empty() {
         string_data(&mut object);
     }

@@ -17,11 +17,12 @@ use http::{HeaderValue, StatusCode, header};
 
 use crate::{
     cache::Object,
+    conversion,
     http::{Body, Response},
     pretty,
     registry::{Resource, encode, live},
     request::{
-        Endpoint, MediaType, Negotiated, Query, Transform,
+        Endpoint, MediaType, Negotiated, Query, RequestInfo, Transform,
         negotiate::{Protobuf, Serves, is_pretty},
         options::table_options,
     },
@@ -55,18 +56,36 @@ impl Form {
     /// Agrees on the form of objects.
     ///
     /// # Errors
-    /// 406 when there is none that both know, 400 for wrong options of a table.
-    pub(crate) fn negotiate(wishes: Wishes<'_>, tables: bool, streams: bool, watch: bool) -> Result<Form, Status> {
-        let endpoint = Endpoint { protobuf: Protobuf::Yes, serves: Serves::Objects { tables }, streams };
-        endpoint.check_accept(wishes.accept)?;
-        let negotiated =
-            if watch { endpoint.negotiate_stream(wishes.accept)? } else { endpoint.negotiate(wishes.accept)? };
+    /// 406 when there is none that both know.
+    pub(crate) fn negotiate(wishes: Wishes<'_>, resource: &Resource, asked: &RequestInfo) -> Result<Form, Status> {
+        // The one subresource that upstream serves without a table.
+        let plain = resource.gvk.kind == *"CustomResourceDefinition" && asked.subresource == "status";
+        let serves = Serves::Objects { tables: resource.stored.is_some() && !plain };
+        let streams = matches!(&*asked.verb, "list" | "watch");
+        let endpoint = Endpoint { protobuf: Protobuf::Yes, serves, streams };
+        // Custom resources have no routes, which would look at this first.
+        if resource.as_custom().is_none() {
+            endpoint.check_accept(wishes.accept)?;
+        }
+        let negotiated = match &*asked.verb {
+            "watch" => endpoint.negotiate_stream(wishes.accept)?,
+            _ => endpoint.negotiate(wishes.accept)?,
+        };
         let include = match negotiated.transform {
-            Some(Transform::Table(_)) => table_options(wishes.query)?,
+            // Wrong ones are refused, but not before there is something to make a table of.
+            Some(Transform::Table(_)) => table_options(wishes.query).unwrap_or(IncludeObject::Metadata),
             _ => IncludeObject::Metadata,
         };
         let pretty = negotiated.pretty || is_pretty(wishes.raw_query, wishes.query, wishes.user_agent);
         Ok(Form { negotiated, pretty, include })
+    }
+
+    /// Refuses a table that is asked for with wrong options.
+    pub(crate) fn check_table(self, query: &Query<'_>) -> Result<(), Status> {
+        match self.negotiated.transform {
+            Some(Transform::Table(_)) => table_options(query).map(drop),
+            _ => Ok(()),
+        }
     }
 
     /// The form of what is not made into tables: errors and documents. Who can agree on nothing gets JSON.
@@ -128,7 +147,7 @@ impl Form {
     pub(crate) fn shape(self, resource: &Resource, json: Bytes, now: Time, columns: bool) -> Result<Bytes, Status> {
         match self.negotiated.transform {
             None | Some(Transform::AggregatedDiscovery) => Ok(json),
-            Some(Transform::PartialObjectMetadata(_)) => Ok(partial_of(&json)),
+            Some(Transform::PartialObjectMetadata(_)) => Ok(partial_of(resource, &json)),
             Some(Transform::PartialObjectMetadataList(_)) if resource.as_custom().is_some() => {
                 Err(Status::unknown("content is not a list"))
             }
@@ -167,7 +186,7 @@ impl Form {
         let shown = match self.include {
             IncludeObject::None => None,
             IncludeObject::Object => Some(json),
-            IncludeObject::Metadata => Some(partial_of(&json)),
+            IncludeObject::Metadata => Some(partial(metadata_of(&json))),
         };
         let version = object.get("metadata").and_then(|metadata| metadata.get("resourceVersion"));
         let resource_version = version.and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -187,7 +206,7 @@ impl Form {
         let object = match self.include {
             IncludeObject::None => None,
             IncludeObject::Object => Some(json),
-            IncludeObject::Metadata => Some(partial_of(stored)),
+            IncludeObject::Metadata => Some(partial_of(resource, stored)),
         };
         TableRow { cells: row.cells, conditions: row.conditions, object }
     }
@@ -240,7 +259,7 @@ impl Form {
                 Err(not_acceptable(words))
             }
             Some(Transform::PartialObjectMetadataList(_)) => {
-                let items: Vec<_> = items.iter().map(|(_, stored)| partial_of(stored)).collect();
+                let items: Vec<_> = items.iter().map(|(_, stored)| partial_of(resource, stored)).collect();
                 let none = items.is_empty();
                 let mut out = Vec::new();
                 List { gvk: PARTIAL_OBJECT_METADATA_LIST, metadata, items }.render(&mut out);
@@ -307,9 +326,20 @@ pub(crate) fn in_version(resource: &Resource, object: &Object) -> Result<Bytes, 
     Ok(encode(&super::from_storage(resource, live::parse(&object.json)?)).into())
 }
 
-fn partial_of(json: &[u8]) -> Bytes {
+/// The metadata of an object alone.
+fn partial_of(resource: &Resource, json: &[u8]) -> Bytes {
+    let metadata = metadata_of(json);
+    let Some(without) = conversion::annotations_of(&resource.gvk) else { return partial(metadata) };
+    let mut object = Map::new();
+    object.insert("metadata", metadata.and_then(|text| live::parse(text).ok()).unwrap_or_default());
+    let object = without(object);
+    let metadata = object.get("metadata").and_then(Value::as_object).map(encode);
+    partial(metadata.as_deref())
+}
+
+fn partial(metadata: Option<&[u8]>) -> Bytes {
     let mut out = Vec::new();
-    partial::render(metadata_of(json).unwrap_or(b"{}"), &mut out);
+    partial::render(metadata.unwrap_or(b"{}"), &mut out);
     out.into()
 }
 

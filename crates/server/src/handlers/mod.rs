@@ -50,6 +50,15 @@ pub(crate) fn to_storage(resource: &Resource, object: Map) -> Map {
 /// # Errors
 /// What the client is told instead.
 pub(crate) async fn dispatch(call: &mut Call<'_>) -> Result<Response, Status> {
+    let response = answer(call).await?;
+    // A table that can't be made is told last: what was asked for has been done.
+    if call.info.verb != "watch" && call.query.get("includeObject").is_some() {
+        call.form()?.check_table(call.query)?;
+    }
+    Ok(response)
+}
+
+async fn answer(call: &mut Call<'_>) -> Result<Response, Status> {
     let (verb, subresource) = (call.info.verb.clone(), call.info.subresource.clone());
     let resource = std::sync::Arc::clone(&call.resource);
     if !resource.has_verb(&subresource, &verb) {

@@ -21,7 +21,7 @@ use super::{
     write::{self, Change},
 };
 use crate::{
-    custom,
+    custom::{self, decode::Nulls},
     http::Response,
     request::{PatchOptions, PatchType, info::check_name, options::FieldValidation},
 };
@@ -123,8 +123,8 @@ async fn apply_configuration(
         let text = json::to_string(&Value::Object(applied));
         let mut object = match resource.as_custom() {
             Some(served) => {
-                let (object, found) =
-                    custom::decode::object(served, text.as_bytes(), Format::Json).map_err(|refused| match refused {
+                let (object, found) = custom::decode::object(served, text.as_bytes(), Format::Json, Nulls::Kept)
+                    .map_err(|refused| match refused {
                         custom::decode::Refused::Unrecognized(words) | custom::decode::Refused::Other(_, _, words) => {
                             write::as_it_is(words)
                         }
@@ -262,8 +262,8 @@ pub(crate) fn apply(
     let (gvk, schema) = match target {
         Target::Builtin(gvk, schema) => (gvk, schema),
         Target::Custom(served) => {
-            let (object, found) =
-                custom::decode::object(served, text.as_bytes(), Format::Json).map_err(|refused| match refused {
+            let (object, found) = custom::decode::object(served, text.as_bytes(), Format::Json, Nulls::Dropped)
+                .map_err(|refused| match refused {
                     custom::decode::Refused::Unrecognized(words) | custom::decode::Refused::Other(_, _, words) => {
                         invalid(&words)
                     }
@@ -302,6 +302,11 @@ fn go_value(value: &Value) -> String {
     }
 }
 
+/// Whether Go has a conversion for the kind of a value to a scalar of another kind.
+fn converts(scalar: Option<&str>, kind: &str) -> bool {
+    matches!((scalar, kind), (Some("string"), "int64") | (Some("int32" | "int64"), "float64"))
+}
+
 /// What Go's converter says where its decoder says that types differ.
 fn restored(mismatch: &Mismatch) -> String {
     let found = mismatch.value.split(' ').next().unwrap_or_default();
@@ -313,6 +318,10 @@ fn restored(mismatch: &Mismatch) -> String {
         other => other,
     };
     match &*mismatch.ty {
+        // Go can make text of an integer and an integer of a fraction, which is not what JSON means: only then it
+        // knows both types.
+        ty if converts(mismatch.scalar.as_deref(), kind) => format!("cannot convert {kind} to {ty}"),
+        _ if let Some(scalar) = &mismatch.scalar => format!("unrecognized type: {scalar}"),
         ty if ty.starts_with("map[") => format!("cannot restore map from {kind}"),
         ty if ty.starts_with("[]") => format!("cannot restore slice from {kind}"),
         ty if ty.contains('.') => format!("cannot restore struct from: {kind}"),

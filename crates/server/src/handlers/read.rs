@@ -9,7 +9,7 @@ use super::{call::Call, form::in_version};
 use crate::{
     cache::{CacheError, ListQuery, ReadAt},
     http::Response,
-    registry::{Resource, live::cache_status},
+    registry::{Resource, Stored, live::cache_status},
     request::{ContinueToken, GetOptions, ListOptions, info::check_name, resource_version::parse_resource_version},
 };
 
@@ -27,7 +27,8 @@ pub(crate) async fn get(call: &mut Call<'_>) -> Result<Response, Status> {
             revision => ReadAt::NotOlderThan(Revision(revision)),
         },
     };
-    let found = stored.cache.get(call.namespace(), &call.info.name, at).await.map_err(cache_status)?;
+    let found =
+        stored.cache.get(call.namespace(), &call.info.name, at).await.map_err(|error| refused(&stored, error))?;
     let object = found.object.ok_or_else(|| not_found(&call.resource, &call.info.name))?;
     form.object(&call.resource, 200, in_version(&call.resource, &object)?, call.now())
 }
@@ -83,7 +84,7 @@ pub(crate) async fn find(
     let page = stored.cache.list(&query).await.map_err(|error| match error {
         CacheError::Expired { .. } if !options.continue_token.is_empty() => continue_expired(&options.continue_token),
         CacheError::Expired { .. } => Status::resource_expired("The resourceVersion for the provided list is too old."),
-        other => cache_status(other),
+        other => refused(&stored, other),
     })?;
     let metadata = ListMeta {
         resource_version: page.revision.to_string(),
@@ -92,6 +93,18 @@ pub(crate) async fn find(
         ..ListMeta::default()
     };
     Ok((metadata, page.items))
+}
+
+/// What is told when objects can't be read. What expires is kept out of upstream's caches, so that nobody is asked to wait
+/// for them.
+fn refused(stored: &Stored, error: CacheError) -> Status {
+    let mut status = cache_status(error);
+    if stored.ttl.is_some()
+        && let Some(details) = &mut status.details
+    {
+        details.retry_after_seconds = 0;
+    }
+    status
 }
 
 /// The state of the first page is gone: a token to go on with the present one.

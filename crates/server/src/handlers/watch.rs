@@ -37,7 +37,8 @@ const MIN_DURATION: Duration = Duration::from_secs(1800);
 const LAST_BOOKMARK_BEFORE: Duration = Duration::from_secs(2);
 
 pub(crate) async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
-    let form = Form::negotiate(call.wishes(), true, true, true)?;
+    let form = call.form()?;
+    form.check_table(call.query)?;
     let options = list_options(call)?;
     let stored = call.stored()?;
     let namespace = call.namespace();
@@ -107,8 +108,6 @@ fn start(options: &ListOptions) -> Result<WatchStart, Status> {
         (Some(false), 0, _) => WatchStart::Now,
         (None, 0, "") => WatchStart::State { at: ReadAt::Consistent, closing_bookmark },
         (None, 0, _) => WatchStart::State { at: ReadAt::Any, closing_bookmark },
-        // Nobody has seen the state before the first: no list has had this version.
-        (_, 1, _) => return Err(cache_status(CacheError::Expired { asked: Revision(1), oldest: Revision(2) })),
         (_, revision, _) => WatchStart::After(Revision(revision)),
     })
 }

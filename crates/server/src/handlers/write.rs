@@ -106,8 +106,13 @@ pub(crate) fn storable(call: &Call<'_>, object: Map) -> Map {
     object
 }
 
-/// Stores a new object, which has been admitted.
-pub(crate) async fn store_new(call: &mut Call<'_>, object: Map, dry_run: bool) -> Result<Written, Status> {
+/// Stores a new object, which has been admitted. By an update it may come with a version, which says nothing.
+pub(crate) async fn store_new(
+    call: &mut Call<'_>,
+    object: Map,
+    dry_run: bool,
+    by_update: bool,
+) -> Result<Written, Status> {
     let stored = call.stored()?;
     let generated = meta(&object, "name").is_empty() && !meta(&object, "generateName").is_empty();
     let group_resource = call.resource.gvr.group_resource();
@@ -140,7 +145,7 @@ pub(crate) async fn store_new(call: &mut Call<'_>, object: Map, dry_run: bool) -
             // What was sent is what would have been refused.
             return Ok(Written { json: answer_with(call, object, &version), created: true });
         }
-        if version.parse::<u64>().is_ok_and(|version| version != 0) {
+        if !by_update && version.parse::<u64>().is_ok_and(|version| version != 0) {
             return Err(as_it_is("resourceVersion should not be set on objects to be created"));
         }
         let mut op = Op::create(stored.key(namespace, &name), encode(&object));
@@ -360,7 +365,7 @@ pub(crate) async fn change(call: &mut Call<'_>, change: Change<'_>) -> Result<Wr
     let group_resource = resource.gvr.group_resource();
     let namespace = call.namespace();
     let strategy = resource.strategy().unwrap_or(stored.strategy);
-    let may_create = (strategy.allow_create_on_update && subresource.is_empty()) || create;
+    let may_create = strategy.allow_create_on_update || create;
     for attempt in 1..=MAX_ATTEMPTS {
         let current = match stored.cache.peek(namespace, name) {
             Some(object) => Some(Current::of(call, &object)?),
@@ -375,7 +380,8 @@ pub(crate) async fn change(call: &mut Call<'_>, change: Change<'_>) -> Result<Wr
             if !decision.is_allowed() {
                 return Err(forbidden(&call.attributes("create", name), decision.reason()));
             }
-            match store_new(call, object, dry_run).await {
+            parse_version(&object)?;
+            match store_new(call, object, dry_run, true).await {
                 Err(status) if status.is_already_exists() && attempt < MAX_ATTEMPTS => continue,
                 other => return other,
             }
@@ -413,11 +419,11 @@ pub(crate) async fn change(call: &mut Call<'_>, change: Change<'_>) -> Result<Wr
         if !gone && registry::is_unchanged(&new, &old) {
             return Ok(Written { json: encode(&old).into(), created: false });
         }
-        if dry_run {
-            return Ok(Written { json: encode(&new).into(), created: false });
-        }
         let key = stored.key(namespace, name);
         let object = storable(call, new);
+        if dry_run {
+            return Ok(Written { json: answer_json(call, object, Some(old_revision)), created: false });
+        }
         let op =
             if gone { Op::delete(key).expecting(old_revision) } else { Op::update(key, encode(&object), old_revision) };
         let op = match stored.ttl {
@@ -465,6 +471,16 @@ pub(crate) fn as_it_is(message: impl Into<String>) -> Status {
     Status { status: FAILURE, code: 500, message: message.into(), ..Status::default() }
 }
 
+/// The version that an object says it has; 0 if it says none.
+fn parse_version(object: &Map) -> Result<u64, Status> {
+    match meta(object, "resourceVersion") {
+        "" => Ok(0),
+        text => text.parse().map_err(|_| {
+            as_it_is(format!("strconv.ParseUint: parsing {}: invalid syntax", capstan_api::go::quote(text)))
+        }),
+    }
+}
+
 /// Whether the writer has seen the object as it is now.
 fn check_version(
     call: &Call<'_>,
@@ -481,12 +497,7 @@ fn check_version(
         let words = wrong_object(&stored.key(call.namespace(), name), &words);
         return Err(Status::conflict(&group_resource, name, words));
     }
-    let version = match meta(new, "resourceVersion") {
-        "" => 0,
-        text => text.parse::<u64>().map_err(|_| {
-            as_it_is(format!("strconv.ParseUint: parsing {}: invalid syntax", capstan_api::go::quote(text)))
-        })?,
-    };
+    let version = parse_version(new)?;
     if version == 0 {
         if unconditional {
             return Ok(());

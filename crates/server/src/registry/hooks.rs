@@ -68,6 +68,7 @@ pub(super) fn before_update(strategy: &Strategy, subresource: &str, new: &mut Ma
         ("pods", "ephemeralcontainers") if strategy.group.is_empty() => pod::only_ephemeral_containers(new, old),
         ("pods", "resize") if strategy.group.is_empty() => pod::only_resize(new, old),
         ("certificatesigningrequests", "approval") => certificates::condition_times(new, old, now),
+        ("jobs", _) => drop(label_as_template(new)),
         _ => {}
     }
 }
@@ -81,12 +82,11 @@ pub(super) fn update(strategy: &Strategy, subresource: &str, new: &mut Map, old:
         ("", "services", "") => service::drop_what_the_type_has_not(new, old),
         ("", "persistentvolumeclaims", "") => data_sources(new, Some(old)),
         ("", "persistentvolumes", "status") => phase_transition(new, old, now),
-        ("apps", "daemonsets", "") => {
-            let grown = i64::from(!paths::same(new, old, "spec.template"));
+        ("apps", "daemonsets", _) => {
+            let grown = i64::from(subresource.is_empty() && !paths::same(new, old, "spec.template"));
             set_template_generation(new, template_generation(old).saturating_add(grown));
         }
         ("resource.k8s.io", "resourceslices", _) => taint_times(new, now),
-        ("batch", "jobs", _) if !is_labelled(new, "metadata.labels") => labels_of_template(new),
         ("apiextensions.k8s.io", "customresourcedefinitions", "") => stored_versions(new),
         ("certificates.k8s.io", _, "status") => {
             certificates::keep_decisions(new, old);
@@ -102,6 +102,25 @@ fn template_generation(object: &Map) -> i64 {
     let annotations = paths::get(object, "metadata.annotations");
     let count = annotations.and_then(|map| map.get(TEMPLATE_GENERATION)).and_then(Value::as_str);
     count.and_then(|count| count.parse().ok()).unwrap_or_default()
+}
+
+/// Takes that annotation away.
+pub(crate) fn drop_template_generation(object: &mut Map) {
+    let Some(Value::Object(metadata)) = object.get_mut("metadata") else { return };
+    let Some(Value::Object(annotations)) = metadata.get_mut("annotations") else { return };
+    annotations.remove(TEMPLATE_GENERATION);
+    if annotations.is_empty() {
+        metadata.remove("annotations");
+    }
+}
+
+/// Gives a Job without labels those of its template, as it has them before the server adds its own to both.
+pub(crate) fn label_as_template(job: &mut Map) -> bool {
+    let unlabelled = !is_labelled(job, "metadata.labels") && is_labelled(job, "spec.template.metadata.labels");
+    if unlabelled {
+        labels_of_template(job);
+    }
+    unlabelled
 }
 
 fn set_template_generation(object: &mut Map, count: i64) {

@@ -6,7 +6,7 @@
 mod certificates;
 mod disabled;
 pub mod fields;
-mod hooks;
+pub(crate) mod hooks;
 pub mod layout;
 pub mod live;
 pub mod names;

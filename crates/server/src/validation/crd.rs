@@ -351,6 +351,16 @@ fn column(column: &Map, path: &Path<'_>, errors: &mut ErrorList) {
 
 /// The fields that objects can be selected by. Names in brackets are not understood here.
 fn selectable(fields: &[Value], schema: Option<&Map>, path: &Path<'_>, errors: &mut ErrorList) {
+    if schema.is_none() && !fields.is_empty() {
+        let hoisted = path.to_string() == "spec.selectableFields";
+        let detail = if hoisted {
+            "may only be set when validations.schema is included"
+        } else {
+            "may only be set when `version.schema.openAPIV3Schema` is not included"
+        };
+        errors.push(Error::invalid(path, "", detail));
+        return;
+    }
     let mut seen = BTreeSet::new();
     for (i, one) in fields.iter().enumerate() {
         let path = path.index(i);

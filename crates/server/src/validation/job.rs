@@ -371,7 +371,6 @@ pub(super) fn update(new: &Map, old: &Map, errors: &mut ErrorList) {
         }
         let path = SPEC.child(key);
         match (key, new.get(key)) {
-            ("podFailurePolicy", Some(_)) => hidden(errors, &path, IMMUTABLE),
             ("successPolicy", policy) => {
                 let shown = show_success_policy(policy.and_then(Value::as_object));
                 errors.push(Error::invalid_shown(path, shown, IMMUTABLE));
@@ -402,12 +401,15 @@ fn completions(new: &Map, old: &Map, errors: &mut ErrorList) {
 fn template_update(new: &Map, old: &Map, old_job: &Map, errors: &mut ErrorList) {
     let suspended = flag(at(old_job, "spec"), "suspend");
     let path = SPEC.child("template");
+    let mut printed = |path: String, value: &Map| {
+        errors.push(Error::invalid_shown(path, json(&value.clone().into()), IMMUTABLE));
+    };
     if suspended && is_mutable(old_job) {
         if fixed(new, true) != fixed(old, true) {
-            hidden(errors, &Path::new("spec.template.spec"), IMMUTABLE);
+            printed("spec.template.spec".into(), at(new, "spec"));
         }
     } else if fixed(new, false) != fixed(old, false) {
-        hidden(errors, &path, IMMUTABLE);
+        printed(path.to_string(), new);
     }
 }
 

@@ -315,11 +315,10 @@ static KINDS: &[Kind] = &[
         csr::create,
         &[Meta, Change(csr::update), MetaUpdate],
     ),
-    kind(
+    plain(
         ("apiextensions.k8s.io", "CustomResourceDefinition", false),
-        name_is_dns_subdomain,
         crd::create,
-        &[MetaUpdate, Change(crd::update)],
+        &[PlainMetaUpdate, Change(crd::update)],
     ),
     Kind {
         create: &[PlainMeta, Body],

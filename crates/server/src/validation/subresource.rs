@@ -6,7 +6,9 @@ use capstan_api::{
     validation::{validate_object_meta, validate_object_meta_update},
 };
 
-use super::{claim, config, crd, csr, find, ingress, limits, node, path_segment, read, review, service_ips, storage};
+use super::{
+    Step, claim, config, crd, csr, find, ingress, limits, node, path_segment, read, review, service_ips, storage,
+};
 
 /// The kind, the subresource and what is looked at beside the metadata.
 type Rule = ((&'static str, &'static str), &'static str, fn(new: &Map, old: &Map, errors: &mut ErrorList));
@@ -38,7 +40,9 @@ pub(super) fn validate(gvk: &GroupVersionKind, subresource: &str, new: &Map, old
     for _ in 0..2 {
         errors.extend(validate_object_meta_update(metadata, read::at(old, "metadata"), &path));
     }
-    config::finalizers(metadata, &path.child("finalizers"), &mut errors);
+    if !kind.create.iter().any(|step| matches!(step, Step::PlainMeta)) {
+        config::finalizers(metadata, &path.child("finalizers"), &mut errors);
+    }
     rules(new, old, &mut errors);
     Some(errors)
 }

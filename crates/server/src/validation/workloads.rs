@@ -12,7 +12,7 @@ use super::{
     pod,
     read::{at, int, is_set, list, object, objects, strings, text},
     rules::{IMMUTABLE, nonnegative, optional, show_selector},
-    show::{hidden, json, show},
+    show::{json, show},
 };
 
 const SPEC: Path<'static> = Path::new("spec");
@@ -209,7 +209,8 @@ pub(super) fn controller_revision(revision: &Map, errors: &mut ErrorList) {
 pub(super) fn controller_revision_update(new: &Map, old: &Map, errors: &mut ErrorList) {
     nonnegative(errors, new, &["revision"], &Path::ROOT);
     if new.get("data") != old.get("data") {
-        hidden(errors, &Path::new("data"), IMMUTABLE);
+        let data = new.get("data").map_or_else(|| "null".to_owned(), json);
+        errors.push(Error::invalid_shown("data", data, IMMUTABLE));
     }
 }
 

@@ -34,6 +34,8 @@ pub struct Mismatch {
     pub field: Option<(String, String)>,
     /// The Go type of the place.
     pub ty: String,
+    /// What that type is made of, when it is no list, map or struct: `string`, `int32` …
+    pub scalar: Option<String>,
 }
 
 impl fmt::Display for Mismatch {

@@ -88,7 +88,9 @@ pub(super) fn mismatch(frames: &[Frame<'_, '_>], node: NodeRef<'_>, value: Strin
     let go = owner.as_ref().and_then(|(_, go)| go.as_ref());
     let known = go.and_then(|go| element(&go.ty, levels).or_else(|| element(&go.plain, levels)));
     let ty = ty.or(known).map_or_else(|| plain_type(node), str::to_owned);
-    Box::new(Mismatch { value, field: owner.map(|(owner, _)| (owner, path.join("."))), ty })
+    let is_scalar = !matches!(node.ty(), Type::Array | Type::Object) && !ty.starts_with(['[', 'm']);
+    let scalar = is_scalar.then(|| plain_type(node));
+    Box::new(Mismatch { value, field: owner.map(|(owner, _)| (owner, path.join("."))), ty, scalar })
 }
 
 /// What is inside `levels` lists and maps of the Go type `ty`.

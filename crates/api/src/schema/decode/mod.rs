@@ -218,7 +218,8 @@ impl<'s, 'a> Decoder<'s, 'a> {
                 }
             }
             (Type::Number, _, Token::Number(number)) => match number.as_f64() {
-                Some(n) => self.scalar(node, n == 0.0, Value::Float(n)),
+                // As it is read again once it is stored: a whole number has no fraction.
+                Some(n) => self.scalar(node, n == 0.0, number_of(n)),
                 None => self.save(node, format!("number {}", number.text())),
             },
             (Type::String, Format::Byte, Token::String(text)) => match base64::decode(text.as_bytes()) {
@@ -398,6 +399,12 @@ fn whole(text: &str) -> Option<i64> {
         let fits = (i64::MIN as f64..i64::MAX as f64).contains(&n);
         Some(if fits { n as i64 } else { i64::MIN })
     })
+}
+
+/// A number as its text is read again where no type is known: without a fraction it is an integer.
+fn number_of(n: f64) -> Value {
+    const EXACT: f64 = (1_u64 << f64::MANTISSA_DIGITS) as f64;
+    if n.fract() == 0.0 && n.abs() < EXACT { Value::Int(n as i64) } else { Value::Float(n) }
 }
 
 /// A time as it is printed, if it is one.
