@@ -26,7 +26,7 @@ pub mod text;
 use std::sync::{LazyLock, OnceLock};
 
 pub use check::check;
-pub use defaults::default;
+pub use defaults::{blank, default};
 pub use kind::{Column, Kind, Subresource};
 
 use crate::{

@@ -14,7 +14,7 @@ pub mod scale;
 #[cfg(test)]
 mod tests;
 
-use capstan_api::{GroupResource, GroupVersion, GroupVersionKind, Map, builtin};
+use capstan_api::{GroupResource, GroupVersion, GroupVersionKind, Map, builtin, schema::Schema};
 
 use crate::registry;
 
@@ -53,6 +53,16 @@ pub(crate) fn annotations_of(gvk: &GroupVersionKind) -> Option<Convert> {
         gvk.kind == **kind && gvk.group == **group && gvk.version == **version
     };
     ANNOTATED.iter().find(is).map(|(.., without)| *without)
+}
+
+/// What Go encodes of an object that nothing was ever set in, in the version that is shown: what may be missing there
+/// and is a number in the version that it is made of is zero.
+pub(crate) fn blank(gvk: &GroupVersionKind, schema: &Schema) -> Map {
+    let mut object = builtin::blank(schema);
+    if matches!(&*gvk.kind, "Deployment" | "ReplicaSet" | "StatefulSet") {
+        registry::paths::set(&mut object, "spec.replicas", 0);
+    }
+    object
 }
 
 /// What an object has by default only once it has been converted to the stored version and back.

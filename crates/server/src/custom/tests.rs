@@ -275,3 +275,112 @@ async fn names_are_given_once() {
     world.until(|| async { condition(&world.get(&path).await, "Established", "status") == "True" }).await;
     assert_eq!(world.get("/apis/stable.example.com/v1/others").await.code, 200);
 }
+
+/// A definition whose schema has numbers, a map of any keys, and a deprecated version beside the stored one.
+const GAUGES: &str = r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
+    "metadata":{"name":"gauges.stable.example.com"},"spec":{"group":"stable.example.com","scope":"Namespaced",
+    "names":{"plural":"gauges","kind":"Gauge"},"versions":[
+    {"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{
+    "type":"object","properties":{"level":{"type":"number","minimum":1,"maximum":10.0},
+    "marks":{"type":"object","additionalProperties":{"type":"integer"}}}}}}}},
+    {"name":"v0","served":true,"storage":false,"deprecated":true,
+    "schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}"#;
+
+#[tokio::test]
+async fn definitions_are_applied_and_only_their_spec_counts() {
+    let world = World::start().await;
+    let path = format!("{CRDS}/gauges.stable.example.com");
+    let applied = format!("{path}?fieldManager=m");
+    let apply = |body: &str| world.send("PATCH", &applied, "application/apply-patch+yaml", "", body.to_owned());
+    assert_eq!(apply(GAUGES).await.code, 201);
+    world.until(|| async { condition(&world.get(&path).await, "Established", "status") == "True" }).await;
+    let labelled = world.merge(&path, r#"{"metadata":{"labels":{"a":"b"}}}"#).await;
+    assert_eq!((labelled.code, &*labelled.at("metadata.generation")), (200, "1"));
+    let version = labelled.at("metadata.resourceVersion");
+    let again = world.merge(&path, r#"{"metadata":{"labels":{"a":"b"}}}"#).await;
+    assert_eq!(again.at("metadata.resourceVersion"), version, "numbers are the same with and without a fraction");
+    assert_eq!(apply(&GAUGES.replace("10.0", "9")).await.at("metadata.generation"), "2");
+
+    let held = format!("{CRDS}/gauges.stable.example.com");
+    let gauges = "/apis/stable.example.com/v1/namespaces/default/gauges";
+    let gauge = r#"{"apiVersion":"stable.example.com/v1","kind":"Gauge","metadata":{"name":"a","finalizers":["a/b"]}}"#;
+    assert_eq!(world.post(gauges, gauge).await.code, 201);
+    world.delete(&held).await;
+    let labelled = world.merge(&held, r#"{"metadata":{"labels":{"a":"c"}}}"#).await;
+    assert_eq!(labelled.code, 200, "the finalizer of definitions has no domain: {}", labelled.body);
+}
+
+#[tokio::test]
+async fn what_has_no_type_is_told_apart() {
+    let world = World::start().await;
+    world.define(GAUGES).await;
+    let gauges = "/apis/stable.example.com/v1/namespaces/default/gauges";
+    let gauge = |spec: &str| {
+        format!(r#"{{"apiVersion":"stable.example.com/v1","kind":"Gauge","metadata":{{"name":"a"}},"spec":{spec}}}"#)
+    };
+    assert_eq!(world.post(gauges, &gauge(r#"{"level":null}"#)).await.at("spec"), "{}", "what is sent");
+    let path = format!("{gauges}/a?fieldManager=m");
+    let applied = world.send("PATCH", &path, "application/apply-patch+yaml", "", gauge(r#"{"level":null}"#)).await;
+    let words = r#"spec.level: Invalid value: "null": spec.level in body must be of type number: "null""#;
+    assert_eq!((applied.code, applied.at("message").contains(words)), (422, true), "{}", applied.body);
+
+    let old = "/apis/stable.example.com/v0/namespaces/default/gauges/a";
+    let bare = world.merge(old, r#"{"spec":null}"#).await;
+    assert_eq!((&*bare.at("spec"), &*bare.at("metadata.generation")), ("", "2"));
+    assert_eq!(world.merge(old, r#"{"spec":{}}"#).await.at("metadata.generation"), "3");
+    let missing = world.get(&format!("{old}/status")).await;
+    assert_eq!((missing.code, missing.warnings.len()), (404, 1), "a deprecated version, whatever is asked of it");
+    let refused = world.send("GET", old, "", "text/html", String::new()).await;
+    assert_eq!(
+        (refused.code, &*refused.at("message")),
+        (
+            406,
+            "only the following media types are accepted: application/json, application/yaml, \
+             application/vnd.kubernetes.protobuf"
+        )
+    );
+}
+
+#[tokio::test]
+async fn a_table_is_refused_last_and_bookmarks_are_blank_objects() {
+    let world = World::start().await;
+    let table = "application/json;as=Table;g=meta.k8s.io;v=v1";
+    let ask = |path: &'static str| world.send("GET", path, "", table, String::new());
+    assert_eq!(ask("/api/v1/namespaces/default/pods/a?includeObject=x").await.code, 404);
+    assert_eq!(ask("/api/v1/namespaces/default?includeObject=x").await.code, 400);
+    assert_eq!(ask("/api/v1/namespaces/default/pods/a/resize").await.code, 406);
+    let path = "/apis/batch/v1/namespaces/default/jobs?watch=1&sendInitialEvents=true&allowWatchBookmarks=true\
+                &resourceVersionMatch=NotOlderThan&timeoutSeconds=1";
+    let bookmark = world.get(path).await;
+    assert_eq!(
+        (&*bookmark.at("type"), &*bookmark.at("object.spec")),
+        ("BOOKMARK", r#"{"template":{"metadata":{},"spec":{"containers":null}}}"#)
+    );
+    let path = "/apis/apps/v1/namespaces/default/daemonsets";
+    let set = r#"{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{
+        "labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}"#;
+    let count = "metadata.annotations.deprecated.daemonset.template.generation";
+    let made = world.post(path, set).await;
+    assert!(made.body.get("metadata").and_then(|metadata| metadata.get("annotations")).is_some(), "{count}");
+    let partial = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+    let partial = world.send("GET", "/apis/apps/v1/namespaces/default/daemonsets/d", "", partial, String::new()).await;
+    assert_eq!(partial.at("metadata.annotations"), "", "what is a field to upstream is not metadata");
+}
+
+#[tokio::test]
+async fn empty_values_are_shown_as_they_were_sent() {
+    let world = World::start().await;
+    let set = r#"{"metadata":{"name":"r"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{
+        "labels":{}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}"#;
+    let refused = world.post("/apis/apps/v1/namespaces/default/replicasets", set).await;
+    let words = "ReplicaSet.apps \"r\" is invalid: spec.template.metadata.labels: Invalid value: {}: `selector` does \
+                 not match template `labels`";
+    assert_eq!((refused.code, &*refused.at("message")), (422, words));
+    let limits = "/api/v1/namespaces/default/limitranges/l";
+    let body = r#"{"metadata":{"name":"l","resourceVersion":"7"},"spec":{"limits":[]}}"#;
+    let put = |path: &'static str, body: &'static str| world.send("PUT", path, "application/json", "", body.to_owned());
+    assert_eq!(put(limits, body).await.code, 201, "a version says nothing of what is not there");
+    let bad = r#"{"metadata":{"name":"m","resourceVersion":"x"},"spec":{"limits":[]}}"#;
+    let refused = put("/api/v1/namespaces/default/limitranges/m", bad).await;
+    assert_eq!((refused.code, &*refused.at("message")), (500, "strconv.ParseUint: parsing \"x\": invalid syntax"));
+}

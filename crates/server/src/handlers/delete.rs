@@ -51,9 +51,7 @@ pub(crate) async fn delete(call: &mut Call<'_>) -> Result<Response, Status> {
     check_name(call.resource.namespaced, call.namespace(), &name)?;
     let options = delete_options(call)?;
     let resource = Arc::clone(&call.resource);
-    if resource.gvk.kind == *"Job" && options.propagation_policy.is_none() && options.orphan_dependents.is_none() {
-        call.warnings.push(warnings::JOB_DELETED.to_owned());
-    }
+    warn(call, &options);
     let namespace = call.namespace().to_owned();
     let deleted = delete_one(call, &namespace, &name, options.clone()).await?;
     let (json, code, gone) = match deleted {
@@ -66,11 +64,20 @@ pub(crate) async fn delete(call: &mut Call<'_>) -> Result<Response, Status> {
     form.object(&resource, code, json, call.now())
 }
 
+/// Who deletes jobs and does not say what becomes of their pods is told.
+fn warn(call: &mut Call<'_>, options: &DeleteOptions) {
+    let silent = options.propagation_policy.is_none() && options.orphan_dependents.is_none();
+    if silent && call.resource.gvk.kind == *"Job" && call.resource.as_custom().is_none() {
+        call.warnings.push(warnings::JOB_DELETED.to_owned());
+    }
+}
+
 pub(crate) async fn delete_collection(call: &mut Call<'_>) -> Result<Response, Status> {
     let form = call.form()?;
     let list = list_options(call)?;
     let options = delete_options(call)?;
     let resource = Arc::clone(&call.resource);
+    warn(call, &options);
     let (metadata, items) = find(call, &list).await?;
     for item in &items {
         match delete_one(call, item.namespace(), item.name(), options.clone()).await {

@@ -28,6 +28,16 @@ use crate::{
     },
 };
 
+/// The subresources that upstream makes no tables of.
+const WITHOUT_TABLE: &[(&str, &str)] = &[
+    ("apiservices", "status"),
+    ("certificatesigningrequests", "approval"),
+    ("customresourcedefinitions", "status"),
+    ("pods", "ephemeralcontainers"),
+    ("pods", "resize"),
+    ("resourceclaims", "status"),
+];
+
 /// The form of an answer, as it was agreed on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Form {
@@ -58,9 +68,9 @@ impl Form {
     /// # Errors
     /// 406 when there is none that both know.
     pub(crate) fn negotiate(wishes: Wishes<'_>, resource: &Resource, asked: &RequestInfo) -> Result<Form, Status> {
-        // The one subresource that upstream serves without a table.
-        let plain = resource.gvk.kind == *"CustomResourceDefinition" && asked.subresource == "status";
-        let serves = Serves::Objects { tables: resource.stored.is_some() && !plain };
+        let has_rows = resource.stored.is_some() || resource.gvk.kind == *"ComponentStatus";
+        let plain = WITHOUT_TABLE.contains(&(&*resource.gvr.resource, &*asked.subresource));
+        let serves = Serves::Objects { tables: has_rows && !plain };
         let streams = matches!(&*asked.verb, "list" | "watch");
         let endpoint = Endpoint { protobuf: Protobuf::Yes, serves, streams };
         // Custom resources have no routes, which would look at this first.

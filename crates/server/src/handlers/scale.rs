@@ -65,18 +65,22 @@ fn get(call: &Call<'_>) -> Result<Response, Status> {
         Some(paths) => custom::scale::get(paths, &object)?,
         None => read(&call.resource, &object)?,
     };
-    if let Some(table) = form.table(columns(), cells(call, &scale), &scale) {
+    if let Some(table) = form.table(columns(paths_of(&call.resource).is_some()), cells(call, &scale), &scale) {
         return Ok(table);
     }
     form.object(&call.resource, 200, encode(&scale).into(), call.now())
 }
 
-fn columns() -> Vec<TableColumnDefinition> {
-    let types = [("Name", "string"), ("Desired", "integer"), ("Available", "integer"), ("Age", "string")];
+/// The columns of a scale, which those of custom resources have by other words.
+fn columns(custom: bool) -> Vec<TableColumnDefinition> {
+    let age = if custom { "date" } else { "string" };
+    let types = [("Name", "string"), ("Desired", "integer"), ("Available", "integer"), ("Age", age)];
+    let of = if custom { "customscale" } else { "scale" };
     let define = |(name, ty): (&str, &str)| TableColumnDefinition {
         name: name.to_owned(),
         column_type: ty.to_owned(),
-        description: printers::describe("scale", name),
+        format: if custom && name == "Name" { "name".to_owned() } else { String::new() },
+        description: printers::describe(of, name),
         ..TableColumnDefinition::default()
     };
     types.into_iter().map(define).collect()

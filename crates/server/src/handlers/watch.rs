@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     cache::{CacheError, ReadAt, WatchItem, WatchQuery, WatchStart, WatchedEvent, Watcher, bookmark_frame},
+    conversion,
     http::{Body, Response},
     registry::{Resource, encode, live::cache_status},
     request::{ListOptions, MediaType, Transform, resource_version::parse_resource_version},
@@ -157,6 +158,13 @@ impl Stream {
                 let gvk = if transform.is_none() { &self.resource.gvk } else { &partial };
                 let object = encode(&blank(gvk, revision, initial_events_end));
                 frame(self.form, EventType::Bookmark, &object)
+            }
+            None if self.resource.as_custom().is_none() => {
+                let mut object = conversion::blank(&self.resource.gvk, self.resource.schema());
+                for (key, value) in blank(&self.resource.gvk, revision, initial_events_end) {
+                    object.insert(key, value);
+                }
+                frame(self.form, EventType::Bookmark, &encode(&object))
             }
             None => bookmark_frame(&self.resource.gvk, revision, initial_events_end),
             Some(Transform::Table(_)) => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use capstan_api::{
     GroupKind, GroupResource, GroupVersionKind, Map, Status, Value,
-    field::{Error, Path},
+    field::{Error, ErrorList, Path},
     status::FAILURE,
 };
 use capstan_storage::{Op, Revision};
@@ -292,7 +292,7 @@ fn prepare_new(call: &mut Call<'_>, mut object: Map, dry_run: bool) -> Result<(M
         None => validation::validate_create(&resource.gvk, &object),
     };
     if !errors.is_empty() {
-        return Err(Status::invalid(&kind_of(&resource, &object), &name, &errors));
+        return Err(Status::invalid(&kind_of(&resource, &object), &name, &show_empty(call, errors)));
     }
     call.warnings.extend(warnings::warnings_on_create(&resource.gvk, &object));
     call.validate(Admitted::create(&name, &mut object, dry_run))?;
@@ -387,7 +387,8 @@ pub(crate) async fn change(call: &mut Call<'_>, change: Change<'_>) -> Result<Wr
             }
         };
         let mut new = make(call, Some(&old))?;
-        check_version(call, &stored, strategy.allow_unconditional_update, &new, &old, (name, same_uid))?;
+        let key = stored.key(namespace, name);
+        check_version(call, (&key, dry_run), strategy.allow_unconditional_update, &new, &old, (name, same_uid))?;
         check_escalation(call, &new, Some(&old))?;
         call.check_namespace(&mut new)?;
         let mut effects =
@@ -402,7 +403,7 @@ pub(crate) async fn change(call: &mut Call<'_>, change: Change<'_>) -> Result<Wr
             (None, _) => validation::validate_subresource_update(&resource.gvk, subresource, &new, &old),
         };
         if !errors.is_empty() {
-            return Err(Status::invalid(&kind_of(&resource, &new), name, &errors));
+            return Err(Status::invalid(&kind_of(&resource, &new), name, &show_empty(call, errors)));
         }
         call.warnings.extend(match subresource {
             "" => warnings::warnings_on_update(&resource.gvk, &new, &old),
@@ -419,7 +420,6 @@ pub(crate) async fn change(call: &mut Call<'_>, change: Change<'_>) -> Result<Wr
         if !gone && registry::is_unchanged(&new, &old) {
             return Ok(Written { json: encode(&old).into(), created: false });
         }
-        let key = stored.key(namespace, name);
         let object = storable(call, new);
         if dry_run {
             return Ok(Written { json: answer_json(call, object, Some(old_revision)), created: false });
@@ -471,6 +471,28 @@ pub(crate) fn as_it_is(message: impl Into<String>) -> Status {
     Status { status: FAILURE, code: 500, message: message.into(), ..Status::default() }
 }
 
+/// Errors with the empty lists and maps that were sent where nothing is shown: they do not outlive decoding.
+fn show_empty(call: &Call<'_>, mut errors: ErrorList) -> ErrorList {
+    let sent = if errors.iter().any(|error| error.bad_value == Some(Value::Null)) {
+        capstan_api::json::parse(&call.body).unwrap_or_default()
+    } else {
+        return errors;
+    };
+    for error in errors.iter_mut().filter(|error| error.bad_value == Some(Value::Null)) {
+        let steps = error.field.split(['.', '[']).map(|step| step.trim_end_matches(']'));
+        let found = steps.into_iter().try_fold(&sent, |at, step| match (at, step.parse::<usize>()) {
+            (Value::Array(items), Ok(index)) => items.get(index),
+            (value, _) => value.get(step),
+        });
+        error.bad_value = match found {
+            Some(Value::Object(map)) if map.is_empty() => found.cloned(),
+            Some(Value::Array(items)) if items.is_empty() => found.cloned(),
+            _ => continue,
+        };
+    }
+    errors
+}
+
 /// The version that an object says it has; 0 if it says none.
 fn parse_version(object: &Map) -> Result<u64, Status> {
     match meta(object, "resourceVersion") {
@@ -484,7 +506,7 @@ fn parse_version(object: &Map) -> Result<u64, Status> {
 /// Whether the writer has seen the object as it is now.
 fn check_version(
     call: &Call<'_>,
-    stored: &registry::Stored,
+    (key, dry_run): (&[u8], bool),
     unconditional: bool,
     new: &Map,
     old: &Map,
@@ -494,7 +516,9 @@ fn check_version(
     let (uid, old_uid) = (meta(new, "uid"), meta(old, "uid"));
     if same_uid && !uid.is_empty() && uid != old_uid {
         let words = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {old_uid}");
-        let words = wrong_object(&stored.key(call.namespace(), name), &words);
+        // The store that only tries does not know where everything is kept.
+        let key = if dry_run { key.strip_prefix(b"/registry").unwrap_or(key) } else { key };
+        let words = wrong_object(key, &words);
         return Err(Status::conflict(&group_resource, name, words));
     }
     let version = parse_version(new)?;

@@ -102,14 +102,15 @@ fn counts(strategy: &Strategy, subresource: &str) -> bool {
 }
 
 fn has_grown(generation: Generation, new: &Map, old: &Map) -> bool {
-    let differs = |but: &[&str]| {
-        let keys = new.keys().chain(old.keys()).filter(|key| !but.contains(key));
-        keys.into_iter().any(|key| !paths::same(new, old, key))
-    };
+    let keys = |but: &'static [&str]| new.keys().chain(old.keys()).filter(|key| !but.contains(key));
+    // What has no type is empty or not there, which is not the same.
+    let differs = |but| keys(but).any(|key| new.get(key) != old.get(key));
     match generation {
         Generation::Never | Generation::Once => false,
         Generation::When(fields) | Generation::Unset(fields) => fields.iter().any(|path| !paths::same(new, old, path)),
-        Generation::ContentOrLabels => differs(&["metadata"]) || !paths::same(new, old, "metadata.labels"),
+        Generation::ContentOrLabels => {
+            keys(&["metadata"]).any(|key| !paths::same(new, old, key)) || !paths::same(new, old, "metadata.labels")
+        }
         Generation::Content => differs(&["metadata"]),
         Generation::ContentButStatus => differs(&["metadata", "status"]),
     }

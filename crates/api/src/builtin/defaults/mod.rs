@@ -12,7 +12,7 @@ use rules::{RULES, Rule, When};
 
 use crate::{
     Map, Quantity, Value,
-    schema::{Absent, FieldRef, Format, NodeRef, Schema},
+    schema::{Absent, FieldRef, Format, NodeRef, Schema, Type},
 };
 
 /// Resources are counted in thousandths; what is finer is rounded up.
@@ -51,6 +51,32 @@ pub fn default(schema: &Schema, value: &mut Value) {
             _ => {}
         }
     }
+}
+
+/// What Go encodes of an object that nothing was ever set in.
+#[must_use]
+pub fn blank(schema: &Schema) -> Map {
+    let mut root = Map::new();
+    let mut rest = vec![(schema.root(), &mut root)];
+    while let Some((node, map)) = rest.pop() {
+        for field in node.defaulted_fields() {
+            let zero = match (field.node.absent(), field.node.ty()) {
+                (Absent::Null, _) => Value::Null,
+                (Absent::Zero, Type::Object) => Map::new().into(),
+                (Absent::Zero, Type::String) => "".into(),
+                (Absent::Zero, Type::Integer | Type::Number) => 0.into(),
+                (Absent::Zero, Type::Boolean) => false.into(),
+                _ => continue,
+            };
+            map.insert(field.name.as_str(), zero);
+        }
+        for (key, value) in map.iter_mut() {
+            if let (Some(field), Value::Object(map)) = (node.field(key), value) {
+                rest.push((field.node, map));
+            }
+        }
+    }
+    root
 }
 
 fn is_container(value: &Value) -> bool {
