@@ -72,13 +72,15 @@ pub(crate) async fn find(
         (0, revision, _) => ReadAt::NotOlderThan(Revision(revision)),
         (revision, ..) => ReadAt::Exactly(Revision(revision)),
     };
+    // Whoever takes any state gets all of it, as upstream's cache has no pages; what expires is not in it.
+    let limit = usize::try_from(options.limit).ok().filter(|_| at != ReadAt::Any || stored.ttl.is_some());
     let namespace = call.namespace();
     let query = ListQuery {
         namespace: (!namespace.is_empty()).then(|| namespace.into()),
         labels: options.label_selector.clone(),
         fields: options.field_selector.clone(),
         at,
-        limit: usize::try_from(options.limit).ok().and_then(NonZeroUsize::new),
+        limit: limit.and_then(NonZeroUsize::new),
         start: start.key,
     };
     let page = stored.cache.list(&query).await.map_err(|error| match error {

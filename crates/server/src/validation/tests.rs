@@ -61,7 +61,17 @@ fn check(line: &str) -> Result<(), String> {
     let expected: Vec<_> =
         causes.map(|cause| (cause[0].as_str().unwrap().to_owned(), cause[1].as_str().unwrap().to_owned())).collect();
     let shown = json::to_string(&case[0]);
-    if actual == expected { Ok(()) } else { Err(format!("{shown}\n  expected {expected:?}\n  got      {actual:?}")) }
+    let same =
+        actual.len() == expected.len() && actual.iter().zip(&expected).all(|(a, e)| a.0 == e.0 && fits(&a.1, &e.1));
+    if same { Ok(()) } else { Err(format!("{shown}\n  expected {expected:?}\n  got      {actual:?}")) }
+}
+
+/// Whether a message is the one recorded, in which large values are left out.
+fn fits(actual: &str, expected: &str) -> bool {
+    match expected.split_once("<struct>") {
+        Some((head, tail)) => actual.starts_with(head) && actual.ends_with(tail),
+        None => actual == expected,
+    }
 }
 
 #[test]
