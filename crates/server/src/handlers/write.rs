@@ -69,6 +69,16 @@ pub(crate) fn answer_json(call: &Call<'_>, object: Map, revision: Option<Revisio
     answer_with(call, object, &revision.map(|revision| revision.to_string()).unwrap_or_default())
 }
 
+/// The object that has just been stored: the cache has encoded it already, unless somebody else was faster.
+fn stored_json(call: &Call<'_>, name: &str, object: Map, revision: Revision) -> Bytes {
+    let stored = call.resource.stored.as_ref().filter(|_| !call.resource.converts());
+    let found = stored.and_then(|stored| stored.cache.peek(call.namespace(), name));
+    match found.filter(|found| found.revision == revision) {
+        Some(found) => found.json.clone(),
+        None => answer_json(call, object, Some(revision)),
+    }
+}
+
 fn answer_with(call: &Call<'_>, object: Map, version: &str) -> Bytes {
     let mut object = from_storage(&call.resource, object);
     match version {
@@ -158,7 +168,7 @@ pub(crate) async fn store_new(
         match call.server.registry.commit(ops, &touched).await {
             Ok(revision) => {
                 effects.keep();
-                return Ok(Written { json: answer_json(call, object, Some(revision)), created: true });
+                return Ok(Written { json: stored_json(call, &name, object, revision), created: true });
             }
             Err(Refused::Conflict(conflict)) if conflict.failed.iter().any(|failed| failed.index == 0) => {
                 if !generated || attempt >= MAX_NAMES {
@@ -437,8 +447,12 @@ pub(crate) async fn change(call: &mut Call<'_>, change: Change<'_>) -> Result<Wr
             Ok(revision) => {
                 effects.keep();
                 // What goes has the version that it had.
-                let shown = if gone { old_revision } else { revision };
-                return Ok(Written { json: answer_json(call, object, Some(shown)), created: false });
+                let json = if gone {
+                    answer_json(call, object, Some(old_revision))
+                } else {
+                    stored_json(call, name, object, revision)
+                };
+                return Ok(Written { json, created: false });
             }
             Err(Refused::Conflict(conflict)) => follow(&touched, conflict.revision).await?,
             Err(Refused::Status(status)) => return Err(status),
