@@ -71,7 +71,7 @@ fn eligible(cycle: Cycle<'_>, diagnosis: &Diagnosis) -> Result<(), &'static str>
     }
 }
 
-/// Finds the node where evicting hurts least.
+/// Finds nodes where evicting helps, at least one.
 pub(crate) fn preempt(
     cycle: Cycle<'_>,
     class: &mut Class,
@@ -79,7 +79,7 @@ pub(crate) fn preempt(
     diagnosis: &Diagnosis,
     args: PreemptionArgs,
     ids: &dyn Ids,
-) -> Result<Victims, Refusal> {
+) -> Result<Vec<Victims>, Refusal> {
     if let Err(message) = eligible(cycle, diagnosis) {
         return Err(Refusal { message: message.to_owned(), clears_nomination: false });
     }
@@ -110,15 +110,16 @@ pub(crate) fn preempt(
             Err(status) => statuses.push((node.slot, status)),
         }
     }
-    pick_one(candidates).ok_or_else(|| {
-        let tried = Diagnosis {
-            all_nodes: cycle.cache.len(),
-            statuses,
-            absent: Some(Status::unresolvable("Preemption is not helpful for scheduling")),
-            ..Diagnosis::default()
-        };
-        Refusal { message: tried.to_string(), clears_nomination: true }
-    })
+    if !candidates.is_empty() {
+        return Ok(candidates);
+    }
+    let tried = Diagnosis {
+        all_nodes: cycle.cache.len(),
+        statuses,
+        absent: Some(Status::unresolvable("Preemption is not helpful for scheduling")),
+        ..Diagnosis::default()
+    };
+    Err(Refusal { message: tried.to_string(), clears_nomination: true })
 }
 
 /// How much budgets still allow, worked out once for all nodes.
@@ -223,7 +224,7 @@ fn select_victims(
 
 /// The candidate that hurts least: fewest protected, least important at the top, least importance in all, fewest, and
 /// then the one whose most important pods started last.
-fn pick_one(candidates: Vec<Victims>) -> Option<Victims> {
+pub(crate) fn take_best(candidates: &mut Vec<Victims>) -> Option<Victims> {
     let cost = |victims: &Victims| {
         let priorities = victims.pods.iter().map(|pod| i64::from(pod.priority));
         let sum: i64 = priorities.clone().map(|priority| priority + i64::from(i32::MAX) + 1).sum();
@@ -232,7 +233,8 @@ fn pick_one(candidates: Vec<Victims>) -> Option<Victims> {
         let earliest = top.map(|pod| importance(pod).1).min().unwrap_or_default();
         (victims.violations, highest, sum, victims.pods.len(), Reverse(earliest))
     };
-    candidates.into_iter().min_by_key(cost)
+    let best = candidates.iter().enumerate().min_by_key(|(_, victims)| cost(victims))?.0;
+    Some(candidates.swap_remove(best))
 }
 
 /// The pods with a lower priority that a node was also made free for: they have to look again.

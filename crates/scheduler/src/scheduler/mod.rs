@@ -7,6 +7,7 @@
 mod api;
 mod cycle;
 mod handlers;
+mod preempt;
 
 use std::{
     collections::HashMap,
@@ -17,7 +18,7 @@ use std::{
 use capstan_client::{Client, SharedInformerFactory};
 use capstan_clock::{SharedClock, SharedIds};
 use capstan_runtime::{EventRecorder, Stop, metrics::Families};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     config::SchedulerConfig, core::Core, extender::Extender, metrics::Metrics, plugin::BindContext, pod_info::PodInfo,
@@ -34,6 +35,9 @@ const MAX_WAITING: usize = 1 << 14;
 
 /// How many pods are looked at before others get a turn on the same thread.
 const BATCH: usize = 16;
+
+/// The right to talk to the server about a pod; whoever has a part in that holds it.
+type Turn = Arc<OwnedSemaphorePermit>;
 
 struct State {
     core: Core,
