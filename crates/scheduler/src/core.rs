@@ -135,7 +135,7 @@ impl Core {
             node => node,
         };
         if let Some(node) = self.cache.find(nominated)
-            && class.fits(cycle, node, &self.nominator, false).is_ok()
+            && class.fits(cycle, node.slot, &self.nominator).is_ok()
         {
             return Ok(Search { feasible: vec![node.slot], diagnosis, class });
         }
@@ -155,18 +155,18 @@ impl Core {
             false => 1,
         };
         let mut feasible = Vec::with_capacity(wanted.min(nodes.len()));
-        for at in 0..nodes.len() {
-            let node = self.cache.node(nodes[(self.next_start + at) % nodes.len()]);
-            match class.fits(cycle, node, &self.nominator, false) {
+        let start = self.next_start % nodes.len().max(1);
+        for &slot in nodes[start..].iter().chain(&nodes[..start]) {
+            match class.fits(cycle, slot, &self.nominator) {
                 Ok(()) => {
-                    feasible.push(node.slot);
+                    feasible.push(slot);
                     if feasible.len() >= wanted {
                         break;
                     }
                 }
                 Err(status) if status.is_rejected() => {
                     diagnosis.blame(&status);
-                    diagnosis.statuses.push((node.slot, status));
+                    diagnosis.statuses.push((slot, status));
                 }
                 Err(status) => {
                     let message = format!("running \"{}\" filter plugin: {status}", status.plugin);

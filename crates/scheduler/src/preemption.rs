@@ -171,12 +171,11 @@ fn select_victims(
     node: &NodeInfo,
     budgets: &Budgets<'_>,
 ) -> Result<Victims, Arc<Status>> {
-    let lower = |pod: &&Arc<PodInfo>| pod.priority < cycle.pod.priority;
-    let mut potential: Vec<Arc<PodInfo>> = node.pods.iter().filter(lower).cloned().collect();
-    if potential.is_empty() {
+    let lower = |pod: &PodInfo| pod.priority < cycle.pod.priority;
+    if !node.pods.iter().any(|pod| lower(pod)) {
         return Err(Arc::new(Status::unresolvable("No preemption victims found for incoming pod")));
     }
-    let mut copy = node.clone();
+    let (mut copy, mut potential) = node.without(lower);
     let toggle = |class: &mut Class, copy: &mut NodeInfo, pod: &Arc<PodInfo>, delta: i64| {
         if delta > 0 {
             copy.add_pod(pod);
@@ -186,17 +185,17 @@ fn select_victims(
         class.pretend(cycle, pod, node, delta);
     };
     for pod in &potential {
-        toggle(class, &mut copy, pod, -1);
+        class.pretend(cycle, pod, node, -1);
     }
     let mut victims = Vec::new();
-    let result = class.fits(cycle, &copy, nominator, true);
+    let result = class.would_fit(cycle, &copy, nominator);
     if result.is_ok() {
         potential.sort_by_key(|pod| importance(pod));
         let violated = budgets.violated(&potential);
         for protected in [true, false] {
             for (pod, violated) in potential.iter().zip(&violated).filter(|(_, violated)| **violated == protected) {
                 toggle(class, &mut copy, pod, 1);
-                if class.fits(cycle, &copy, nominator, true).is_err() {
+                if class.would_fit(cycle, &copy, nominator).is_err() {
                     toggle(class, &mut copy, pod, -1);
                     victims.push((Arc::clone(pod), *violated));
                 }
@@ -209,7 +208,7 @@ fn select_victims(
         Err(_) => potential,
     };
     for pod in &gone {
-        toggle(class, &mut copy, pod, 1);
+        class.pretend(cycle, pod, node, 1);
     }
     result?;
     if victims.is_empty() {
