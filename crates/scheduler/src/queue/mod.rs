@@ -235,22 +235,41 @@ impl SchedulingQueue {
             queued.consecutive_errors = 0;
         }
         queued.timestamp = now;
-        let mut strategy = Strategy::Skip;
-        if queued.rejectors().next().is_none() {
-            strategy = Strategy::AfterBackoff;
-        } else if let Some(since) = since {
-            let missing = usize::try_from(self.events_end - since).unwrap_or(usize::MAX);
-            strategy = match self.events.len().checked_sub(missing) {
-                None => Strategy::AfterBackoff,
-                Some(from) => {
-                    let events = self.events.range(from..);
-                    let hints = events.map(|(event, object)| self.strategy(&queued, *event, object));
-                    hints.max().unwrap_or(Strategy::Skip)
-                }
-            };
-        }
+        let strategy = self.meanwhile(&queued, since);
         self.forget_events();
         self.requeue(queued, strategy, "ScheduleAttemptFailure", now);
+    }
+
+    /// A pod turned out to lack something that it cannot be looked at without: it was not an attempt.
+    pub fn add_gated(&mut self, mut queued: QueuedPod, status: &Status) {
+        let since = self.in_flight.remove(&queued.pod.uid);
+        if self.pods.contains_key(&queued.pod.uid) {
+            return self.forget_events();
+        }
+        queued.attempts = queued.attempts.saturating_sub(1);
+        queued.unschedulable_plugins = vec![status.plugin];
+        queued.pending_plugins.clear();
+        let strategy = self.meanwhile(&queued, since);
+        self.forget_events();
+        if strategy > Strategy::Skip {
+            return self.make_active(queued, "ScheduleAttemptFailure");
+        }
+        queued.gated = true;
+        queued.gate = status.message();
+        self.count("gated", "ScheduleAttemptFailure");
+        self.link(queued, Place::Gated);
+    }
+
+    /// Whether something has happened since a pod was given out that is a reason to try it again.
+    fn meanwhile(&self, queued: &QueuedPod, since: Option<u64>) -> Strategy {
+        if queued.rejectors().next().is_none() {
+            return Strategy::AfterBackoff;
+        }
+        let Some(since) = since else { return Strategy::Skip };
+        let missing = usize::try_from(self.events_end - since).unwrap_or(usize::MAX);
+        let Some(from) = self.events.len().checked_sub(missing) else { return Strategy::AfterBackoff };
+        let hints = self.events.range(from..).map(|(event, object)| self.strategy(queued, *event, object));
+        hints.max().unwrap_or(Strategy::Skip)
     }
 
     /// Something happened: pods that it may help are tried again. `check` can leave some out beforehand.
@@ -258,7 +277,8 @@ impl SchedulingQueue {
         let uids: Vec<_> = if self.concerns(event) { self.waiting().cloned().collect() } else { Vec::new() };
         for uid in uids {
             let Some(queued) = self.pods.get(&uid) else { continue };
-            if !check(&queued.pod) {
+            // Who is held already stays so, whatever else helps.
+            if !check(&queued.pod) || (queued.gated && queued.gate == HELD) {
                 continue;
             }
             let strategy = self.strategy(queued, event, object);

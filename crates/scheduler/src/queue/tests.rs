@@ -115,6 +115,18 @@ fn gates() {
 }
 
 #[test]
+fn what_is_missing_is_not_an_attempt() {
+    let mut queue = queue();
+    queue.add(info("p"), at(0));
+    let queued = queue.pop().unwrap();
+    queue.add_gated(queued, &Status::gated("no claim yet").by("DynamicResources"));
+    assert_eq!((queue.sizes().gated, queue.get(&info("p").uid).unwrap().attempts), (1, 0));
+    let (event, node) = new_node("a");
+    queue.notify(event, &node, at(0), |_| true);
+    assert_eq!(queue.sizes().active, 1, "nobody makes it wait once it is there");
+}
+
+#[test]
 fn errors_wait_their_time() {
     let mut queue = queue();
     queue.add(info("p"), at(0));

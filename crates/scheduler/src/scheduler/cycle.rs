@@ -122,8 +122,7 @@ fn put_aside(shared: &Arc<Shared>, mut queued: QueuedPod, status: &Status) {
         return state.queue.done(&queued.pod.uid);
     };
     queued.pod = pod;
-    queued.unschedulable_plugins = vec![status.plugin];
-    state.queue.add_unschedulable(queued, shared.clock.monotonic());
+    state.queue.add_gated(queued, status);
 }
 
 /// Asks those outside this process too, without holding the lock meanwhile.

@@ -45,6 +45,7 @@ struct State {
     /// The pods without a node as the server last told of them.
     pending: HashMap<Arc<str>, Arc<PodInfo>>,
     metrics: Metrics,
+    evictions: preempt::Evictions,
 }
 
 struct Shared {
@@ -145,6 +146,7 @@ impl Scheduler {
             queue: SchedulingQueue::new(Arc::clone(&profiles), config.pod_initial_backoff, config.pod_max_backoff),
             pending: HashMap::new(),
             metrics: Metrics::default(),
+            evictions: preempt::Evictions::default(),
         };
         let shared = Shared {
             recorders: profiles.iter().map(recorder).collect(),

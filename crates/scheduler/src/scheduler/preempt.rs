@@ -1,10 +1,10 @@
 //! Room is made for a pod: those who have a say are asked, and those who are in the way are told to go.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use tokio::task::JoinSet;
 
-use super::{Shared, Turn, api};
+use super::{Shared, State, Turn, api};
 use crate::{
     pod_info::PodInfo,
     preemption::{Victims, displaced, take_best},
@@ -12,6 +12,45 @@ use crate::{
 
 /// How many pods are evicted for one at a time.
 const PARALLELISM: usize = 16;
+
+/// Pods that were told to go, and for whom. It takes a moment until they are seen to go; whoever tries again before that
+/// finds them still in the way, and evicts others in vain.
+#[derive(Debug, Default)]
+pub(super) struct Evictions {
+    for_whom: HashMap<Arc<str>, Vec<Arc<str>>>,
+    left: HashMap<Arc<str>, usize>,
+}
+
+impl Evictions {
+    fn add(&mut self, victim: &Arc<str>, preemptor: &Arc<str>) {
+        self.for_whom.entry(Arc::clone(victim)).or_default().push(Arc::clone(preemptor));
+        *self.left.entry(Arc::clone(preemptor)).or_default() += 1;
+    }
+
+    /// A pod is seen to go. Gives those who need not wait any longer.
+    fn seen(&mut self, victim: &str) -> Vec<Arc<str>> {
+        let mut done = self.for_whom.remove(victim).unwrap_or_default();
+        done.retain(|preemptor| {
+            let left = self.left.get(preemptor).copied().unwrap_or_default();
+            match left {
+                0 | 1 => drop(self.left.remove(preemptor)),
+                more => drop(self.left.insert(Arc::clone(preemptor), more - 1)),
+            }
+            left <= 1
+        });
+        done
+    }
+}
+
+impl State {
+    /// A pod is seen to go, or is gone.
+    pub(super) fn leaves(&mut self, shared: &Shared, victim: &str) {
+        for preemptor in self.evictions.seen(victim) {
+            self.queue.release(&preemptor);
+            shared.wake.notify_one();
+        }
+    }
+}
 
 /// Whom to evict, of those whom extenders let go.
 ///
@@ -75,13 +114,22 @@ pub(super) fn preempt(shared: &Arc<Shared>, at: usize, pod: &Arc<PodInfo>, victi
         for other in &others {
             failed |= api::clear_nomination(&shared.client, other).await.is_err();
         }
+        let uids: Vec<_> = victims.pods.iter().map(|victim| Arc::clone(&victim.uid)).collect();
         failed |= !evict(&shared, at, &pod, victims).await;
-        let mut state = shared.lock();
-        state.queue.release(&pod.uid);
+        let mut guard = shared.lock();
+        let state = &mut *guard;
+        let stays = |uid: &&Arc<str>| state.core.cache.placed(uid).is_some_and(|(victim, _)| !victim.is_terminating());
+        let staying: Vec<_> = uids.iter().filter(stays).filter(|_| !failed).collect();
+        for victim in &staying {
+            state.evictions.add(victim, &pod.uid);
+        }
+        if staying.is_empty() {
+            state.queue.release(&pod.uid);
+        }
         if failed {
             state.queue.activate(&pod.uid);
         }
-        drop(state);
+        drop(guard);
         drop(permit);
         shared.wake.notify_one();
     });
@@ -108,4 +156,22 @@ async fn evict(shared: &Arc<Shared>, at: usize, preemptor: &Arc<PodInfo>, victim
         well &= matches!(done, Ok(true));
     }
     well
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_of_them_must_be_seen_to_go() {
+        let uid = |name: &str| Arc::<str>::from(name);
+        let mut evictions = Evictions::default();
+        for (victim, preemptor) in [("a", "x"), ("b", "x"), ("b", "y")] {
+            evictions.add(&uid(victim), &uid(preemptor));
+        }
+        assert!(evictions.seen("a").is_empty());
+        assert!(evictions.seen("a").is_empty(), "it has been seen before");
+        assert_eq!(evictions.seen("b"), [uid("x"), uid("y")]);
+        assert!(evictions.left.is_empty() && evictions.for_whom.is_empty());
+    }
 }
