@@ -13,8 +13,8 @@ use crate::{
 /// How many pods are evicted for one at a time.
 const PARALLELISM: usize = 16;
 
-/// Pods that were told to go, and for whom. It takes a moment until they are seen to go; whoever tries again before that
-/// finds them still in the way, and evicts others in vain.
+/// Pods that were told to go, and for whom. It takes a moment until they are seen to go; whoever tries again before
+/// that finds them still in the way, and evicts others in vain.
 #[derive(Debug, Default)]
 pub(super) struct Evictions {
     for_whom: HashMap<Arc<str>, Vec<Arc<str>>>,
