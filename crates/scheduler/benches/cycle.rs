@@ -58,7 +58,7 @@ async fn create(client: &Client, prefix: &str, count: usize, cpu: &str, spec: &s
     let pods = Api::<Pod>::namespaced(client, "default");
     for at in 0..count {
         let yaml = format!(
-            "{{apiVersion: v1, kind: Pod, metadata: {{name: {prefix}-{at}, labels: {{color: blue}}}}, spec: {{{spec} \
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {prefix}-{at}, labels: {{color: blue, set: {prefix}}}}}, spec: {{{spec} \
              containers: [{{name: c, image: i, resources: {{requests: {{cpu: {cpu}, memory: 500Mi}}}}}}]}}}}"
         );
         pods.create(&object(&yaml)).await.unwrap();
@@ -66,11 +66,11 @@ async fn create(client: &Client, prefix: &str, count: usize, cpu: &str, spec: &s
 }
 
 async fn placed(client: &Client, clock: &RealClock, prefix: &str, count: usize) {
+    let of = ListOptions { label_selector: format!("set={prefix}"), ..ListOptions::default() };
     loop {
         let pods = Api::<Pod>::namespaced(client, "default");
-        let all = pods.list(&ListOptions::default()).await.unwrap().items;
-        let of = |pod: &&Pod| pod.metadata.name.as_deref().is_some_and(|name| name.starts_with(prefix));
-        let done = all.iter().filter(of).filter(|pod| pod.spec.as_ref().unwrap().node_name.is_some()).count();
+        let all = pods.list(&of).await.unwrap().items;
+        let done = all.iter().filter(|pod| pod.spec.as_ref().unwrap().node_name.is_some()).count();
         if done >= count {
             return;
         }
