@@ -70,6 +70,8 @@ struct UsedPair {
 #[derive(Debug, Default)]
 pub struct Cache {
     nodes: Vec<NodeInfo>,
+    /// Apart from the nodes, and close together: they are what every decision looks at for every node.
+    generations: Vec<u64>,
     free: Vec<Slot>,
     by_name: HashMap<String, Slot>,
     tree: NodeTree,
@@ -92,6 +94,12 @@ impl Cache {
     #[must_use]
     pub fn node(&self, slot: Slot) -> &NodeInfo {
         &self.nodes[slot.index()]
+    }
+
+    /// Changes whenever anything about the node at a place does.
+    #[must_use]
+    pub fn generation(&self, slot: Slot) -> u64 {
+        self.generations[slot.index()]
     }
 
     /// A node by name, if it is there.
@@ -187,6 +195,7 @@ impl Cache {
         let slot = self.free.pop().unwrap_or_else(|| {
             let slot = Slot(self.nodes.len() as u32);
             self.nodes.push(NodeInfo::new(slot));
+            self.generations.push(0);
             slot
         });
         self.by_name.insert(name.to_owned(), slot);
@@ -195,9 +204,8 @@ impl Cache {
 
     fn touch(&mut self, slot: Slot) -> &mut NodeInfo {
         self.generation += 1;
-        let node = &mut self.nodes[slot.index()];
-        node.generation = self.generation;
-        node
+        self.generations[slot.index()] = self.generation;
+        &mut self.nodes[slot.index()]
     }
 
     /// Takes in a node that is new or has changed.
@@ -239,8 +247,7 @@ impl Cache {
     }
 
     fn release(&mut self, slot: Slot, name: &str) {
-        let generation = self.nodes[slot.index()].generation;
-        self.nodes[slot.index()] = NodeInfo { generation, ..NodeInfo::new(slot) };
+        self.nodes[slot.index()] = NodeInfo::new(slot);
         self.by_name.remove(name);
         self.free.push(slot);
     }

@@ -19,12 +19,14 @@ const MAX_CLASSES: usize = 128;
 struct FilterOf {
     plugin: Arc<dyn Plugin>,
     position: usize,
+    scope: Scope,
     filter: Box<dyn Filter>,
 }
 
 struct ScoreOf {
     plugin: Arc<dyn Plugin>,
     weight: i64,
+    scope: Scope,
     score: Box<dyn Score>,
 }
 
@@ -48,6 +50,8 @@ pub(crate) struct Named {
 pub(crate) struct Class {
     filters: Vec<FilterOf>,
     scores: Vec<ScoreOf>,
+    /// The filters that depend on the cluster and have something to say now.
+    active: Vec<usize>,
     /// No node can do, and why.
     pub(crate) refused: Option<Status>,
     pub(crate) named: Option<Named>,
@@ -72,6 +76,7 @@ impl Class {
         let mut class = Class {
             filters: Vec::new(),
             scores: Vec::new(),
+            active: Vec::new(),
             refused: None,
             named: None,
             asked: 0,
@@ -85,7 +90,7 @@ impl Class {
         class.make_filters(cycle, profile);
         for (plugin, weight) in profile.at(Point::Score) {
             if let Some(score) = plugin.pre_score(cycle) {
-                class.scores.push(ScoreOf { plugin: Arc::clone(plugin), weight, score });
+                class.scores.push(ScoreOf { plugin: Arc::clone(plugin), weight, scope: score.scope(), score });
             }
         }
         class.memo.resize(cycle.cache.places(), Memo::default());
@@ -115,7 +120,8 @@ impl Class {
                             return;
                         }
                     }
-                    self.filters.push(FilterOf { plugin: Arc::clone(plugin), position, filter });
+                    let (plugin, scope) = (Arc::clone(plugin), filter.scope());
+                    self.filters.push(FilterOf { plugin, position, scope, filter });
                 }
                 Err(status) => {
                     // What could be helped by evicting others does not keep later plugins from saying that it cannot.
@@ -160,23 +166,21 @@ impl Class {
         }
     }
 
-    /// What a node says, if it is as it is in the cache.
-    fn check(&mut self, cycle: Cycle<'_>, node: &NodeInfo) -> Result<(), Arc<Status>> {
-        let memo = &mut self.memo[node.slot.index()];
-        if memo.generation != node.generation {
-            memo.generation = node.generation;
-            let alone = self.filters.iter().filter(|of| of.filter.scope() == Scope::Node);
-            memo.failed = alone.into_iter().find_map(|of| {
-                let status = of.filter.filter(cycle, node).err()?;
+    /// What the node at a place says, as it is in the cache.
+    fn check(&mut self, cycle: Cycle<'_>, slot: Slot) -> Result<(), Arc<Status>> {
+        let generation = cycle.cache.generation(slot);
+        let memo = &mut self.memo[slot.index()];
+        if memo.generation != generation {
+            memo.generation = generation;
+            let mut alone = self.filters.iter().filter(|of| of.scope == Scope::Node);
+            memo.failed = alone.find_map(|of| {
+                let status = of.filter.filter(cycle, cycle.cache.node(slot)).err()?;
                 Some((of.position, Arc::new(status.by(of.plugin.name()))))
             });
         }
         let limit = memo.failed.as_ref().map_or(usize::MAX, |(position, _)| *position);
-        for of in self.filters.iter().filter(|of| of.filter.scope() == Scope::Cluster) {
-            if of.position > limit {
-                break;
-            }
-            if let Err(status) = of.filter.filter(cycle, node) {
+        for of in self.active.iter().map(|at| &self.filters[*at]).take_while(|of| of.position <= limit) {
+            if let Err(status) = of.filter.filter(cycle, cycle.cache.node(slot)) {
                 return Err(Arc::new(status.by(of.plugin.name())));
             }
         }
@@ -187,38 +191,54 @@ impl Class {
     }
 
     /// What a node says that may differ from the one in the cache.
-    fn check_anew(&self, cycle: Cycle<'_>, node: &NodeInfo) -> Result<(), Status> {
-        self.filters
-            .iter()
-            .try_for_each(|of| of.filter.filter(cycle, node).map_err(|status| status.by(of.plugin.name())))
+    fn check_anew(&self, cycle: Cycle<'_>, node: &NodeInfo) -> Result<(), Arc<Status>> {
+        let mut all = self.filters.iter();
+        all.try_for_each(|of| of.filter.filter(cycle, node).map_err(|status| Arc::new(status.by(of.plugin.name()))))
     }
 
-    /// Whether the pod can go to a node, also when those are there whom the node was made free for. `changed` says that
-    /// the node is not as it is in the cache.
-    pub(crate) fn fits(
+    /// Whether the pod can go to the node at a place, also when those are there whom the node was made free for.
+    pub(crate) fn fits(&mut self, cycle: Cycle<'_>, slot: Slot, nominator: &Nominator) -> Result<(), Arc<Status>> {
+        // The others may never come, so it must do without them, too. This is kept from before, so it is asked first.
+        self.check(cycle, slot)?;
+        match nominator.is_empty() {
+            true => Ok(()),
+            false => self.fits_with_others(cycle, cycle.cache.node(slot), nominator),
+        }
+    }
+
+    /// The same for a node that is not as it is in the cache.
+    pub(crate) fn would_fit(
         &mut self,
         cycle: Cycle<'_>,
         node: &NodeInfo,
         nominator: &Nominator,
-        changed: bool,
+    ) -> Result<(), Arc<Status>> {
+        self.check_anew(cycle, node)?;
+        self.fits_with_others(cycle, node, nominator)
+    }
+
+    fn fits_with_others(
+        &mut self,
+        cycle: Cycle<'_>,
+        node: &NodeInfo,
+        nominator: &Nominator,
     ) -> Result<(), Arc<Status>> {
         let pod = cycle.pod;
         let others = nominator.on(node.name()).iter();
         let others: Vec<_> = others.filter(|other| other.priority >= pod.priority && other.uid != pod.uid).collect();
-        if !others.is_empty() {
-            let mut copy = node.clone();
-            for other in &others {
-                copy.add_pod(other);
-                self.pretend(cycle, other, node, 1);
-            }
-            let result = self.check_anew(cycle, &copy);
-            for other in &others {
-                self.pretend(cycle, other, node, -1);
-            }
-            // And it must fit without them as well: they may never come.
-            result.map_err(Arc::new)?;
+        if others.is_empty() {
+            return Ok(());
         }
-        if changed { self.check_anew(cycle, node).map_err(Arc::new) } else { self.check(cycle, node) }
+        let mut copy = node.clone();
+        for other in &others {
+            copy.add_pod(other);
+            self.pretend(cycle, other, node, 1);
+        }
+        let result = self.check_anew(cycle, &copy);
+        for other in &others {
+            self.pretend(cycle, other, node, -1);
+        }
+        result
     }
 
     /// Whether nodes are ranked at all.
@@ -232,11 +252,12 @@ impl Class {
         totals.resize(slots.len(), 0);
         let width = self.scores.len();
         for slot in slots {
-            let node = cycle.cache.node(*slot);
+            let generation = cycle.cache.generation(*slot);
             let memo = &mut self.memo[slot.index()];
-            if memo.scored != node.generation {
-                memo.scored = node.generation;
-                for (at, of) in self.scores.iter().enumerate().filter(|(_, of)| of.score.scope() == Scope::Node) {
+            if memo.scored != generation {
+                memo.scored = generation;
+                let node = cycle.cache.node(*slot);
+                for (at, of) in self.scores.iter().enumerate().filter(|(_, of)| of.scope == Scope::Node) {
                     self.memo_scores[slot.index() * width + at] = of.score.score(cycle, node);
                 }
             }
@@ -246,7 +267,7 @@ impl Class {
             if !of.score.prepare(cycle, slots) {
                 continue;
             }
-            match of.score.scope() {
+            match of.scope {
                 Scope::Node => {
                     for (score, slot) in scores.iter_mut().zip(slots) {
                         *score = self.memo_scores[slot.index() * width + at];
@@ -277,7 +298,7 @@ impl Class {
 /// The classes that are remembered.
 #[derive(Debug, Default)]
 pub(crate) struct Classes {
-    known: HashMap<ClassKey, Class>,
+    known: HashMap<ClassKey, Class, foldhash::fast::FixedState>,
     round: u64,
 }
 
@@ -287,6 +308,9 @@ impl Classes {
         let known = cycle.pod.class.and_then(|key| self.known.remove(&key));
         let known = known.and_then(|mut class| class.catch_up(cycle).then_some(class));
         let mut class = known.unwrap_or_else(|| Class::new(cycle, profile));
+        let filters = class.filters.iter().enumerate();
+        let active = filters.filter(|(_, of)| of.scope == Scope::Cluster && !of.filter.is_idle());
+        class.active = active.map(|(at, _)| at).collect();
         self.round += 1;
         class.used = self.round;
         class

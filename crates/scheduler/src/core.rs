@@ -38,6 +38,8 @@ pub enum Outcome {
         diagnosis: Box<Diagnosis>,
         /// Whom to evict to make room, if that helps.
         victims: Option<Victims>,
+        /// What else would have helped, for those who have a say in it.
+        others: Vec<Victims>,
         /// Where the pod is to go then; empty: nowhere any more; none: as before.
         nomination: Option<String>,
     },
@@ -133,7 +135,7 @@ impl Core {
             node => node,
         };
         if let Some(node) = self.cache.find(nominated)
-            && class.fits(cycle, node, &self.nominator, false).is_ok()
+            && class.fits(cycle, node.slot, &self.nominator).is_ok()
         {
             return Ok(Search { feasible: vec![node.slot], diagnosis, class });
         }
@@ -153,18 +155,18 @@ impl Core {
             false => 1,
         };
         let mut feasible = Vec::with_capacity(wanted.min(nodes.len()));
-        for at in 0..nodes.len() {
-            let node = self.cache.node(nodes[(self.next_start + at) % nodes.len()]);
-            match class.fits(cycle, node, &self.nominator, false) {
+        let start = self.next_start % nodes.len().max(1);
+        for &slot in nodes[start..].iter().chain(&nodes[..start]) {
+            match class.fits(cycle, slot, &self.nominator) {
                 Ok(()) => {
-                    feasible.push(node.slot);
+                    feasible.push(slot);
                     if feasible.len() >= wanted {
                         break;
                     }
                 }
                 Err(status) if status.is_rejected() => {
                     diagnosis.blame(&status);
-                    diagnosis.statuses.push((node.slot, status));
+                    diagnosis.statuses.push((slot, status));
                 }
                 Err(status) => {
                     let message = format!("running \"{}\" filter plugin: {status}", status.plugin);
@@ -224,7 +226,7 @@ impl Core {
 
     fn fail(&mut self, profile: &Profile, pod: &Arc<PodInfo>, search: &mut Search) -> Outcome {
         let cycle = Cycle { pod, cache: &self.cache };
-        let (mut reasons, mut victims, mut nomination) = (Vec::new(), None, Some(String::new()));
+        let (mut reasons, mut candidates, mut nomination) = (Vec::new(), Vec::new(), Some(String::new()));
         let filters = profile.filters();
         for (plugin, _) in profile.at(Point::PostFilter) {
             let position = filters.iter().position(|filter| filter.name() == plugin.name());
@@ -240,8 +242,7 @@ impl Core {
                 preemption::preempt(cycle, &mut search.class, &self.nominator, &search.diagnosis, args, &*self.ids);
             match made {
                 Ok(found) => {
-                    nomination = Some(found.node.clone());
-                    victims = Some(found);
+                    candidates = found;
                     reasons.clear();
                     break;
                 }
@@ -254,7 +255,12 @@ impl Core {
             }
         }
         search.diagnosis.post_filter = reasons.join(", ");
-        Outcome::Unschedulable { diagnosis: Box::new(std::mem::take(&mut search.diagnosis)), victims, nomination }
+        let victims = preemption::take_best(&mut candidates);
+        if let Some(victims) = &victims {
+            nomination = Some(victims.node.clone());
+        }
+        let diagnosis = Box::new(std::mem::take(&mut search.diagnosis));
+        Outcome::Unschedulable { diagnosis, victims, others: candidates, nomination }
     }
 
     /// How many classes of pods are remembered, for curiosity.

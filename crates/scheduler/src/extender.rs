@@ -8,7 +8,7 @@ use capstan_clock::SharedClock;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{cache::Slot, pod_info::PodInfo, preemption::Victims, status::Status};
+use crate::{cache::Slot, node_info::NodeInfo, pod_info::PodInfo, preemption::Victims, status::Status};
 
 /// How long an extender may take, unless its configuration says otherwise.
 pub const DEFAULT_EXTENDER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -134,7 +134,31 @@ struct BindResult {
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct PreemptResult {
-    node_name_to_meta_victims: HashMap<String, serde_json::Value>,
+    node_name_to_meta_victims: HashMap<String, MetaVictims>,
+}
+
+/// Whom an extender lets be evicted from a node.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct MetaVictims {
+    pods: Option<Vec<MetaPod>>,
+    #[serde(rename = "numPDBViolations")]
+    violations: usize,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct MetaPod {
+    uid: String,
+}
+
+impl MetaVictims {
+    /// The pods themselves. `None` when one of them is not on the node any more.
+    pub(crate) fn on(&self, node: &NodeInfo) -> Option<Victims> {
+        let pod = |uid: &str| node.pods.iter().find(|pod| *pod.uid == *uid).cloned();
+        let pods = self.pods.iter().flatten().map(|meta| pod(&meta.uid)).collect::<Option<Vec<_>>>()?;
+        Some(Victims { node: node.name().to_owned(), slot: node.slot, pods, violations: self.violations })
+    }
 }
 
 fn name(node: &Node) -> &str {
@@ -272,25 +296,37 @@ impl Extender {
         if result.error.is_empty() { Ok(()) } else { Err(result.error) }
     }
 
-    /// Whether it agrees that pods are evicted from a node.
-    pub(crate) async fn agrees(&self, pod: &PodInfo, victims: &Victims, clock: &SharedClock) -> Result<bool, String> {
-        if self.config.preempt_verb.is_empty() {
-            return Ok(true);
-        }
-        let violations = victims.violations;
+    /// Whether it has a say in evictions.
+    pub(crate) fn supports_preemption(&self) -> bool {
+        !self.config.preempt_verb.is_empty()
+    }
+
+    /// On which of the nodes, by name, which pods may be evicted.
+    pub(crate) async fn process_preemption(
+        &self,
+        pod: &PodInfo,
+        candidates: &[Victims],
+        clock: &SharedClock,
+    ) -> Result<HashMap<String, MetaVictims>, String> {
+        let all = candidates.iter().map(|victims| {
+            let pods: Vec<serde_json::Value> = match self.config.node_cache_capable {
+                true => victims.pods.iter().map(|pod| serde_json::json!({"uid": &*pod.uid})).collect(),
+                false => victims.pods.iter().map(|pod| serde_json::json!(&*pod.pod)).collect(),
+            };
+            let of_node = serde_json::json!({"pods": pods, "numPDBViolations": victims.violations});
+            (victims.node.clone(), of_node)
+        });
+        let all: serde_json::Map<_, _> = all.collect();
         let args = match self.config.node_cache_capable {
-            true => {
-                let pods: Vec<_> = victims.pods.iter().map(|pod| serde_json::json!({"uid": &*pod.uid})).collect();
-                let of_node = serde_json::json!({"pods": pods, "numPDBViolations": violations});
-                serde_json::json!({"pod": &*pod.pod, "nodeNameToMetaVictims": {&victims.node: of_node}})
-            }
-            false => {
-                let pods: Vec<_> = victims.pods.iter().map(|pod| &*pod.pod).collect();
-                let of_node = serde_json::json!({"pods": pods, "numPDBViolations": violations});
-                serde_json::json!({"pod": &*pod.pod, "nodeNameToVictims": {&victims.node: of_node}})
-            }
+            true => serde_json::json!({"pod": &*pod.pod, "nodeNameToMetaVictims": all}),
+            false => serde_json::json!({"pod": &*pod.pod, "nodeNameToVictims": all}),
         };
         let result: PreemptResult = self.ask(&self.config.preempt_verb, &args, clock).await?;
-        Ok(result.node_name_to_meta_victims.contains_key(&victims.node))
+        Ok(result.node_name_to_meta_victims)
+    }
+
+    /// What it is called in messages.
+    pub(crate) fn name(&self) -> &str {
+        &self.config.url_prefix
     }
 }

@@ -22,8 +22,6 @@ pub struct NodeInfo {
     pub node: Arc<Node>,
     /// Where it is in the cache.
     pub slot: Slot,
-    /// Changes whenever anything about the node does.
-    pub generation: u64,
     /// What the node has to give.
     pub allocatable: Resource,
     /// How many pods it takes.
@@ -49,7 +47,6 @@ impl NodeInfo {
         NodeInfo {
             node: Arc::default(),
             slot,
-            generation: 0,
             allocatable: Resource::default(),
             allowed_pods: 0,
             requested: Resource::default(),
@@ -104,9 +101,36 @@ impl NodeInfo {
         self.pods.push(Arc::clone(pod));
     }
 
+    /// A copy without some of the pods, and those pods.
+    pub(crate) fn without(&self, leaves: impl Fn(&PodInfo) -> bool) -> (Self, Vec<Arc<PodInfo>>) {
+        let (gone, stay): (Vec<_>, Vec<_>) = self.pods.iter().cloned().partition(|pod| leaves(pod));
+        let mut copy = NodeInfo {
+            node: Arc::clone(&self.node),
+            slot: self.slot,
+            allocatable: self.allocatable.clone(),
+            allowed_pods: self.allowed_pods,
+            requested: self.requested.clone(),
+            non_zero: self.non_zero.clone(),
+            pods: stay,
+            with_affinity: self.with_affinity.iter().filter(|pod| !leaves(pod)).cloned().collect(),
+            used_ports: Vec::new(),
+            pairs: self.pairs.clone(),
+            present: self.present,
+        };
+        for pod in &gone {
+            copy.requested.add(&pod.requests, -1);
+            copy.non_zero.add(&pod.non_zero, -1);
+        }
+        if !self.used_ports.is_empty() {
+            copy.used_ports = copy.pods.iter().flat_map(|pod| pod.host_ports.iter().cloned()).collect();
+        }
+        (copy, gone)
+    }
+
     /// Takes a pod off it. Says whether it was there.
     pub fn remove_pod(&mut self, uid: &str) -> bool {
-        let Some(at) = self.pods.iter().position(|pod| *pod.uid == *uid) else { return false };
+        // Who came last is the first to be taken off when it is only tried what would be.
+        let Some(at) = self.pods.iter().rposition(|pod| *pod.uid == *uid) else { return false };
         let pod = self.pods.swap_remove(at);
         self.requested.add(&pod.requests, -1);
         self.non_zero.add(&pod.non_zero, -1);

@@ -53,7 +53,12 @@ impl Nominator {
     /// The pods that are to go to a node.
     #[must_use]
     pub fn on(&self, node: &str) -> &[Arc<PodInfo>] {
-        // Most of the time there are none at all, and this is asked for every node.
-        if self.by_node.is_empty() { &[] } else { self.by_node.get(node).map(Vec::as_slice).unwrap_or_default() }
+        self.by_node.get(node).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Whether no pod is to go anywhere.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_node.is_empty()
     }
 }

@@ -91,9 +91,15 @@ pub struct Cycle<'a> {
 
 /// Says which nodes a pod can go to.
 pub trait Filter: fmt::Debug + Send + Sync {
-    /// What the answers depend on.
+    /// What the answers depend on: always the same.
     fn scope(&self) -> Scope {
         Scope::Node
+    }
+
+    /// Whether it has nothing against any node, as things are. Asked once before nodes are looked at, and only of
+    /// filters that depend on the cluster.
+    fn is_idle(&self) -> bool {
+        false
     }
 
     /// The only nodes that can do, by name, when they are known.
@@ -113,7 +119,7 @@ pub trait Filter: fmt::Debug + Send + Sync {
 
 /// Says which nodes are better.
 pub trait Score: fmt::Debug + Send + Sync {
-    /// What the scores depend on.
+    /// What the scores depend on: always the same.
     fn scope(&self) -> Scope {
         Scope::Node
     }

@@ -71,7 +71,7 @@ fn eligible(cycle: Cycle<'_>, diagnosis: &Diagnosis) -> Result<(), &'static str>
     }
 }
 
-/// Finds the node where evicting hurts least.
+/// Finds nodes where evicting helps, at least one.
 pub(crate) fn preempt(
     cycle: Cycle<'_>,
     class: &mut Class,
@@ -79,7 +79,7 @@ pub(crate) fn preempt(
     diagnosis: &Diagnosis,
     args: PreemptionArgs,
     ids: &dyn Ids,
-) -> Result<Victims, Refusal> {
+) -> Result<Vec<Victims>, Refusal> {
     if let Err(message) = eligible(cycle, diagnosis) {
         return Err(Refusal { message: message.to_owned(), clears_nomination: false });
     }
@@ -110,15 +110,16 @@ pub(crate) fn preempt(
             Err(status) => statuses.push((node.slot, status)),
         }
     }
-    pick_one(candidates).ok_or_else(|| {
-        let tried = Diagnosis {
-            all_nodes: cycle.cache.len(),
-            statuses,
-            absent: Some(Status::unresolvable("Preemption is not helpful for scheduling")),
-            ..Diagnosis::default()
-        };
-        Refusal { message: tried.to_string(), clears_nomination: true }
-    })
+    if !candidates.is_empty() {
+        return Ok(candidates);
+    }
+    let tried = Diagnosis {
+        all_nodes: cycle.cache.len(),
+        statuses,
+        absent: Some(Status::unresolvable("Preemption is not helpful for scheduling")),
+        ..Diagnosis::default()
+    };
+    Err(Refusal { message: tried.to_string(), clears_nomination: true })
 }
 
 /// How much budgets still allow, worked out once for all nodes.
@@ -170,12 +171,11 @@ fn select_victims(
     node: &NodeInfo,
     budgets: &Budgets<'_>,
 ) -> Result<Victims, Arc<Status>> {
-    let lower = |pod: &&Arc<PodInfo>| pod.priority < cycle.pod.priority;
-    let mut potential: Vec<Arc<PodInfo>> = node.pods.iter().filter(lower).cloned().collect();
-    if potential.is_empty() {
+    let lower = |pod: &PodInfo| pod.priority < cycle.pod.priority;
+    if !node.pods.iter().any(|pod| lower(pod)) {
         return Err(Arc::new(Status::unresolvable("No preemption victims found for incoming pod")));
     }
-    let mut copy = node.clone();
+    let (mut copy, mut potential) = node.without(lower);
     let toggle = |class: &mut Class, copy: &mut NodeInfo, pod: &Arc<PodInfo>, delta: i64| {
         if delta > 0 {
             copy.add_pod(pod);
@@ -185,17 +185,17 @@ fn select_victims(
         class.pretend(cycle, pod, node, delta);
     };
     for pod in &potential {
-        toggle(class, &mut copy, pod, -1);
+        class.pretend(cycle, pod, node, -1);
     }
     let mut victims = Vec::new();
-    let result = class.fits(cycle, &copy, nominator, true);
+    let result = class.would_fit(cycle, &copy, nominator);
     if result.is_ok() {
         potential.sort_by_key(|pod| importance(pod));
         let violated = budgets.violated(&potential);
         for protected in [true, false] {
             for (pod, violated) in potential.iter().zip(&violated).filter(|(_, violated)| **violated == protected) {
                 toggle(class, &mut copy, pod, 1);
-                if class.fits(cycle, &copy, nominator, true).is_err() {
+                if class.would_fit(cycle, &copy, nominator).is_err() {
                     toggle(class, &mut copy, pod, -1);
                     victims.push((Arc::clone(pod), *violated));
                 }
@@ -208,7 +208,7 @@ fn select_victims(
         Err(_) => potential,
     };
     for pod in &gone {
-        toggle(class, &mut copy, pod, 1);
+        class.pretend(cycle, pod, node, 1);
     }
     result?;
     if victims.is_empty() {
@@ -223,7 +223,7 @@ fn select_victims(
 
 /// The candidate that hurts least: fewest protected, least important at the top, least importance in all, fewest, and
 /// then the one whose most important pods started last.
-fn pick_one(candidates: Vec<Victims>) -> Option<Victims> {
+pub(crate) fn take_best(candidates: &mut Vec<Victims>) -> Option<Victims> {
     let cost = |victims: &Victims| {
         let priorities = victims.pods.iter().map(|pod| i64::from(pod.priority));
         let sum: i64 = priorities.clone().map(|priority| priority + i64::from(i32::MAX) + 1).sum();
@@ -232,7 +232,8 @@ fn pick_one(candidates: Vec<Victims>) -> Option<Victims> {
         let earliest = top.map(|pod| importance(pod).1).min().unwrap_or_default();
         (victims.violations, highest, sum, victims.pods.len(), Reverse(earliest))
     };
-    candidates.into_iter().min_by_key(cost)
+    let best = candidates.iter().enumerate().min_by_key(|(_, victims)| cost(victims))?.0;
+    Some(candidates.swap_remove(best))
 }
 
 /// The pods with a lower priority that a node was also made free for: they have to look again.

@@ -251,20 +251,26 @@ async fn has_a_say_in_evictions() {
     let asked = Arc::clone(&agrees);
     let merciful = extender(move |verb, args| {
         assert_eq!(verb, "preempt");
-        let node = args["nodeNameToVictims"].as_object().unwrap().keys().next().unwrap().clone();
-        match asked.load(Ordering::Relaxed) {
-            true => Some(json!({"nodeNameToMetaVictims": {node: {"pods": []}}})),
-            false => Some(json!({"nodeNameToMetaVictims": {}})),
+        let nodes = args["nodeNameToVictims"].as_object().unwrap();
+        match asked.load(Ordering::Relaxed).then(|| nodes.get("b")?["pods"][0]["metadata"]["uid"].as_str()) {
+            Some(Some(uid)) => Some(json!({"nodeNameToMetaVictims": {"b": {"pods": [{"uid": uid}]}}})),
+            Some(None) => Some(json!({"nodeNameToMetaVictims": {}})),
+            None => {
+                assert_eq!(nodes.keys().collect::<Vec<_>>(), ["a", "b"], "it sees all that would help");
+                Some(json!({"nodeNameToMetaVictims": {}}))
+            }
         }
     });
     let _stopper = cluster.start_with(&merciful, "preemptVerb: preempt");
     cluster.pod("p", "1", "priorityClassName: high,").await;
     let said = cluster.outcome("p").await;
-    assert!(said.starts_with("0/2 nodes are available: 2 Insufficient cpu."), "{said}");
+    let refused = "0/2 nodes are available: 2 Insufficient cpu. preemption: no candidate node for preemption";
+    assert_eq!(said, refused);
     assert_eq!(cluster.pods.list(&ListOptions::default()).await.unwrap().items.len(), 3, "nobody was evicted");
     agrees.store(true, Ordering::Relaxed);
     cluster.pod("q", "1", "priorityClassName: high,").await;
-    assert!(["a", "b"].contains(&cluster.outcome("q").await.as_str()));
+    assert_eq!(cluster.outcome("q").await, "b");
+    assert!(cluster.pods.get("two").await.unwrap_err().is_not_found());
 }
 
 /// Makes pods wait until it is told otherwise, and fails to prepare the first of them.

@@ -212,6 +212,34 @@ async fn room_is_made() {
 }
 
 #[tokio::test]
+async fn room_is_made_once() {
+    let cluster = cluster().await;
+    let class = "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}, value: 1000}";
+    let class: k8s_openapi::api::scheduling::v1::PriorityClass = object(class);
+    Api::all(&cluster.client).create(&class).await.unwrap();
+    for at in 0..4 {
+        cluster.node(&format!("n{at}"), "4").await;
+    }
+    for at in 0..16 {
+        cluster.pod(&format!("low-{at}"), "1", "terminationGracePeriodSeconds: 0,").await;
+    }
+    for at in 0..16 {
+        cluster.placed(&format!("low-{at}")).await;
+    }
+    for at in 0..4 {
+        cluster.pod(&format!("high-{at}"), "3", "priorityClassName: high,").await;
+    }
+    for at in 0..4 {
+        cluster.placed(&format!("high-{at}")).await;
+    }
+    let metrics = cluster.handle.metrics();
+    let once = ["scheduler_preemption_attempts_total 4", "scheduler_preemption_victims_sum 12"];
+    assert!(once.iter().all(|line| metrics.contains(line)), "{metrics}");
+    let all = cluster.pods.list(&ListOptions::default()).await.unwrap().items;
+    assert_eq!(all.len(), 8, "nobody was evicted in vain");
+}
+
+#[tokio::test]
 async fn many_pods_and_a_restart() {
     let cluster = cluster().await;
     for at in 0..5 {

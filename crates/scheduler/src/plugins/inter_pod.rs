@@ -1,13 +1,11 @@
 //! Pods near other pods, or far from them.
 
-use std::collections::HashMap;
-
 use k8s_openapi::api::core::v1::Node;
 
 use crate::{
     cache::Slot,
     event::{ActionType as A, ClusterEvent, EventObject, EventResource as R},
-    node_info::{NodeInfo, Pair},
+    node_info::NodeInfo,
     plugin::{Cycle, Filter, MAX_NODE_SCORE, Plugin, Point, QueueingHint, Scope, Score},
     pod_info::{AffinityTerm, PodInfo, labels_of},
     status::Status,
@@ -29,33 +27,73 @@ impl Default for InterPodAffinity {
     }
 }
 
-/// How many pods match, by label and value of the nodes that they are on.
+/// The number of a label that a node does not have.
+const NONE: u32 = u32::MAX;
+
+/// A label that counts are about, and its value on each node, by the node's place: as long as a class of pods is
+/// remembered, labels of nodes do not change.
+#[derive(Debug)]
+struct Key {
+    name: String,
+    pairs: Vec<u32>,
+}
+
+/// How many pods match, by label and value of the nodes that they are on. Asked for every node, so there is nothing to
+/// search.
 #[derive(Debug, Default)]
 struct Counts {
-    counts: HashMap<Pair, i64, foldhash::fast::FixedState>,
-    /// The labels that counts are about: looking a node up needs no more.
-    keys: Vec<String>,
+    counts: Vec<i64>,
+    /// How many of them are not zero.
+    left: usize,
+    keys: Vec<Key>,
 }
 
 impl Counts {
-    fn add(&mut self, node: &NodeInfo, key: &str, delta: i64) {
-        let Some(pair) = node.pair(key) else { return };
-        if !self.keys.iter().any(|known| known == key) {
-            self.keys.push(key.to_owned());
+    /// The place of a label among the keys.
+    fn key(&mut self, cycle: Cycle<'_>, name: &str) -> usize {
+        if let Some(at) = self.keys.iter().position(|key| key.name == name) {
+            return at;
         }
-        let count = self.counts.entry(pair).or_default();
-        *count += delta;
-        if *count == 0 {
-            self.counts.remove(&pair);
+        let mut pairs = vec![NONE; cycle.cache.places()];
+        for node in cycle.cache.nodes() {
+            pairs[node.slot.index()] = node.pair(name).map_or(NONE, |pair| pair.0);
         }
+        self.keys.push(Key { name: name.to_owned(), pairs });
+        self.keys.len() - 1
     }
 
-    fn of(&self, node: &NodeInfo, key: &str) -> i64 {
-        node.pair(key).and_then(|pair| self.counts.get(&pair)).copied().unwrap_or_default()
+    fn pair(&self, slot: Slot, key: usize) -> Option<usize> {
+        let pair = *self.keys[key].pairs.get(slot.index())?;
+        (pair != NONE).then_some(pair as usize)
+    }
+
+    fn add(&mut self, cycle: Cycle<'_>, slot: Slot, key: &str, delta: i64) {
+        let key = self.key(cycle, key);
+        let Some(pair) = self.pair(slot, key) else { return };
+        if pair >= self.counts.len() {
+            self.counts.resize(pair + 1, 0);
+        }
+        let count = &mut self.counts[pair];
+        self.left -= usize::from(*count != 0);
+        *count += delta;
+        self.left += usize::from(*count != 0);
+    }
+
+    fn of(&self, slot: Slot, key: usize) -> i64 {
+        self.pair(slot, key).and_then(|pair| self.counts.get(pair)).copied().unwrap_or_default()
+    }
+
+    /// The sum over all labels.
+    fn sum(&self, slot: Slot) -> i64 {
+        (0..self.keys.len()).map(|key| self.of(slot, key)).sum()
+    }
+
+    fn any(&self, slot: Slot) -> bool {
+        self.left > 0 && (0..self.keys.len()).any(|key| self.of(slot, key) > 0)
     }
 
     fn is_empty(&self) -> bool {
-        self.counts.is_empty()
+        self.left == 0
     }
 }
 
@@ -67,8 +105,9 @@ fn matches_all(terms: &[AffinityTerm], pod: &PodInfo, world: &World) -> bool {
 struct AffinityFilter {
     /// Pods that must not have this one near.
     existing_anti: Counts,
-    /// Pods that this one must have near.
+    /// Pods that this one must have near; its keys are those of all rules about that.
     affinity: Counts,
+    needs_near: bool,
     /// Pods that this one must not have near.
     anti: Counts,
     /// Whether the pod is one of those that it must have near: the first of them may go anywhere.
@@ -81,18 +120,18 @@ impl AffinityFilter {
         if other.has_affinity() {
             for term in &other.rules().required_anti_affinity {
                 if term.matches(cycle.pod, world) {
-                    self.existing_anti.add(node, &term.topology_key, delta);
+                    self.existing_anti.add(cycle, node.slot, &term.topology_key, delta);
                 }
             }
         }
         if matches_all(&rules.required_affinity, other, world) {
             for term in &rules.required_affinity {
-                self.affinity.add(node, &term.topology_key, delta);
+                self.affinity.add(cycle, node.slot, &term.topology_key, delta);
             }
         }
         for term in &rules.required_anti_affinity {
             if term.matches(other, world) {
-                self.anti.add(node, &term.topology_key, delta);
+                self.anti.add(cycle, node.slot, &term.topology_key, delta);
             }
         }
     }
@@ -103,20 +142,24 @@ impl Filter for AffinityFilter {
         Scope::Cluster
     }
 
-    fn filter(&self, cycle: Cycle<'_>, node: &NodeInfo) -> Result<(), Status> {
-        let rules = cycle.pod.rules();
-        if !rules.required_affinity.is_empty() {
-            let has_labels = rules.required_affinity.iter().all(|term| node.pair(&term.topology_key).is_some());
-            let near = || rules.required_affinity.iter().all(|term| self.affinity.of(node, &term.topology_key) > 0);
-            let first = self.affinity.is_empty() && self.matches_itself;
-            if !has_labels || !(near() || first) {
+    fn is_idle(&self) -> bool {
+        !self.needs_near && self.anti.is_empty() && self.existing_anti.is_empty()
+    }
+
+    fn filter(&self, _cycle: Cycle<'_>, node: &NodeInfo) -> Result<(), Status> {
+        let (affinity, slot) = (&self.affinity, node.slot);
+        if self.needs_near {
+            let mut keys = 0..affinity.keys.len();
+            let has_labels = keys.clone().all(|key| affinity.pair(slot, key).is_some());
+            let first = affinity.is_empty() && self.matches_itself;
+            if !has_labels || !(first || keys.all(|key| affinity.of(slot, key) > 0)) {
                 return Err(Status::unresolvable("node(s) didn't match pod affinity rules"));
             }
         }
-        if rules.required_anti_affinity.iter().any(|term| self.anti.of(node, &term.topology_key) > 0) {
+        if self.anti.any(slot) {
             return Err(Status::unschedulable("node(s) didn't match pod anti-affinity rules"));
         }
-        if self.existing_anti.keys.iter().any(|key| self.existing_anti.of(node, key) > 0) {
+        if self.existing_anti.any(slot) {
             return Err(Status::unschedulable("node(s) didn't satisfy existing pods anti-affinity rules"));
         }
         Ok(())
@@ -139,7 +182,7 @@ impl AffinityScore {
         let rules = cycle.pod.rules();
         for (terms, sign) in [(&rules.preferred_affinity, 1), (&rules.preferred_anti_affinity, -1)] {
             for (weight, term) in terms.iter().filter(|(_, term)| term.matches(other, world)) {
-                self.scores.add(node, &term.topology_key, weight * sign * delta);
+                self.scores.add(cycle, node.slot, &term.topology_key, weight * sign * delta);
             }
         }
         if !other.has_affinity() {
@@ -148,12 +191,12 @@ impl AffinityScore {
         let rules = other.rules();
         if self.hard_weight > 0 {
             for term in rules.required_affinity.iter().filter(|term| term.matches(cycle.pod, world)) {
-                self.scores.add(node, &term.topology_key, self.hard_weight * delta);
+                self.scores.add(cycle, node.slot, &term.topology_key, self.hard_weight * delta);
             }
         }
         for (terms, sign) in [(&rules.preferred_affinity, 1), (&rules.preferred_anti_affinity, -1)] {
             for (weight, term) in terms.iter().filter(|(_, term)| term.matches(cycle.pod, world)) {
-                self.scores.add(node, &term.topology_key, weight * sign * delta);
+                self.scores.add(cycle, node.slot, &term.topology_key, weight * sign * delta);
             }
         }
     }
@@ -169,7 +212,7 @@ impl Score for AffinityScore {
     }
 
     fn score(&self, _cycle: Cycle<'_>, node: &NodeInfo) -> i64 {
-        self.scores.keys.iter().map(|key| self.scores.of(node, key)).sum()
+        self.scores.sum(node.slot)
     }
 
     fn normalize(&self, _slots: &[Slot], scores: &mut [i64]) {
@@ -248,8 +291,12 @@ impl Plugin for InterPodAffinity {
         }
         let mut filter = AffinityFilter {
             matches_itself: matches_all(&rules.required_affinity, cycle.pod, &cycle.cache.world),
+            needs_near: !rules.required_affinity.is_empty(),
             ..AffinityFilter::default()
         };
+        for term in &rules.required_affinity {
+            filter.affinity.key(cycle, &term.topology_key);
+        }
         let own = !rules.required_affinity.is_empty() || !rules.required_anti_affinity.is_empty();
         for node in cycle.cache.nodes() {
             for other in if own { &node.pods } else { &node.with_affinity } {

@@ -58,7 +58,11 @@ pub struct SchedulingQueue {
     pods: HashMap<Arc<str>, QueuedPod>,
     active: BTreeSet<Order>,
     backoff: BTreeMap<(Moment, Order), ()>,
-    unschedulable: BTreeSet<Arc<str>>,
+    /// By when they came here, which says when they are tried again at the latest.
+    unschedulable: BTreeSet<(Moment, Arc<str>)>,
+    gated: BTreeSet<Arc<str>>,
+    /// How many of those who wait for something to happen or are gated a plugin has refused.
+    refusals: HashMap<&'static str, usize>,
     /// Pods that are being looked at, with where in the events that began.
     in_flight: HashMap<Arc<str>, u64>,
     events: VecDeque<(ClusterEvent, EventObject)>,
@@ -83,6 +87,8 @@ impl SchedulingQueue {
             active: BTreeSet::new(),
             backoff: BTreeMap::new(),
             unschedulable: BTreeSet::new(),
+            gated: BTreeSet::new(),
+            refusals: HashMap::new(),
             in_flight: HashMap::new(),
             events: VecDeque::new(),
             events_end: 0,
@@ -106,12 +112,11 @@ impl SchedulingQueue {
     /// How many pods wait, and how.
     #[must_use]
     pub fn sizes(&self) -> Sizes {
-        let gated = self.unschedulable.iter().filter(|uid| self.pods.get(*uid).is_some_and(|pod| pod.gated)).count();
         Sizes {
             active: self.active.len(),
             backoff: self.backoff.len(),
-            unschedulable: self.unschedulable.len() - gated,
-            gated,
+            unschedulable: self.unschedulable.len(),
+            gated: self.gated.len(),
             in_flight: self.in_flight.len(),
         }
     }
@@ -119,12 +124,17 @@ impl SchedulingQueue {
     /// How many pods wait that a plugin of a profile has refused.
     pub(crate) fn refused(&self) -> BTreeMap<(&'static str, &str), usize> {
         let mut refused = BTreeMap::new();
-        for queued in self.unschedulable.iter().filter_map(|uid| self.pods.get(uid)) {
+        for queued in self.waiting().filter_map(|uid| self.pods.get(uid)) {
             for plugin in queued.rejectors() {
                 *refused.entry((plugin, queued.pod.scheduler_name())).or_default() += 1;
             }
         }
         refused
+    }
+
+    /// The pods that wait for something to happen.
+    fn waiting(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.unschedulable.iter().map(|(_, uid)| uid).chain(&self.gated)
     }
 
     /// A pod, if it waits.
@@ -161,7 +171,7 @@ impl SchedulingQueue {
         match queued.place {
             Place::Active => self.link(queued, Place::Active),
             Place::Backoff(until) => self.link(queued, Place::Backoff(until)),
-            Place::Unschedulable => {
+            Place::Unschedulable | Place::Gated => {
                 let object = EventObject::Pod(Some(Arc::clone(&old)), Some(pod));
                 for event in pod_changes(&old, &queued.pod) {
                     let strategy = self.strategy(&queued, event, &object);
@@ -169,7 +179,8 @@ impl SchedulingQueue {
                         return self.requeue(queued, strategy, &event.to_string(), now);
                     }
                 }
-                self.link(queued, Place::Unschedulable);
+                let place = queued.place;
+                self.link(queued, place);
             }
         }
     }
@@ -224,30 +235,50 @@ impl SchedulingQueue {
             queued.consecutive_errors = 0;
         }
         queued.timestamp = now;
-        let mut strategy = Strategy::Skip;
-        if queued.rejectors().next().is_none() {
-            strategy = Strategy::AfterBackoff;
-        } else if let Some(since) = since {
-            let missing = usize::try_from(self.events_end - since).unwrap_or(usize::MAX);
-            strategy = match self.events.len().checked_sub(missing) {
-                None => Strategy::AfterBackoff,
-                Some(from) => {
-                    let events = self.events.range(from..);
-                    let hints = events.map(|(event, object)| self.strategy(&queued, *event, object));
-                    hints.max().unwrap_or(Strategy::Skip)
-                }
-            };
-        }
+        let strategy = self.meanwhile(&queued, since);
         self.forget_events();
         self.requeue(queued, strategy, "ScheduleAttemptFailure", now);
     }
 
+    /// A pod turned out to lack something that it cannot be looked at without: it was not an attempt.
+    pub fn add_gated(&mut self, mut queued: QueuedPod, status: &Status) {
+        let since = self.in_flight.remove(&queued.pod.uid);
+        if self.pods.contains_key(&queued.pod.uid) {
+            return self.forget_events();
+        }
+        queued.attempts = queued.attempts.saturating_sub(1);
+        queued.unschedulable_plugins = vec![status.plugin];
+        queued.pending_plugins.clear();
+        let strategy = self.meanwhile(&queued, since);
+        self.forget_events();
+        if strategy > Strategy::Skip {
+            return self.make_active(queued, "ScheduleAttemptFailure");
+        }
+        queued.gated = true;
+        queued.gate = status.message();
+        self.count("gated", "ScheduleAttemptFailure");
+        self.link(queued, Place::Gated);
+    }
+
+    /// Whether something has happened since a pod was given out that is a reason to try it again.
+    fn meanwhile(&self, queued: &QueuedPod, since: Option<u64>) -> Strategy {
+        if queued.rejectors().next().is_none() {
+            return Strategy::AfterBackoff;
+        }
+        let Some(since) = since else { return Strategy::Skip };
+        let missing = usize::try_from(self.events_end - since).unwrap_or(usize::MAX);
+        let Some(from) = self.events.len().checked_sub(missing) else { return Strategy::AfterBackoff };
+        let hints = self.events.range(from..).map(|(event, object)| self.strategy(queued, *event, object));
+        hints.max().unwrap_or(Strategy::Skip)
+    }
+
     /// Something happened: pods that it may help are tried again. `check` can leave some out beforehand.
     pub fn notify(&mut self, event: ClusterEvent, object: &EventObject, now: Moment, check: impl Fn(&PodInfo) -> bool) {
-        let uids: Vec<_> = self.unschedulable.iter().cloned().collect();
+        let uids: Vec<_> = if self.concerns(event) { self.waiting().cloned().collect() } else { Vec::new() };
         for uid in uids {
             let Some(queued) = self.pods.get(&uid) else { continue };
-            if !check(&queued.pod) {
+            // Who is held already stays so, whatever else helps.
+            if !check(&queued.pod) || (queued.gated && queued.gate == HELD) {
                 continue;
             }
             let strategy = self.strategy(queued, event, object);
@@ -261,6 +292,16 @@ impl SchedulingQueue {
         self.remember(event, object);
     }
 
+    /// Whether anybody waits whom an event may help. Most events come while pods are bound, and help nobody.
+    fn concerns(&self, event: ClusterEvent) -> bool {
+        let listens = |profile: &Profile, name| {
+            let plugin = profile.plugin(name);
+            plugin.is_none_or(|plugin| plugin.events().iter().any(|known| event.matches(*known)))
+        };
+        event.resource == EventResource::WildCard
+            || self.refusals.keys().any(|name| self.profiles.iter().any(|profile| listens(profile, name)))
+    }
+
     fn remember(&mut self, event: ClusterEvent, object: &EventObject) {
         if !self.in_flight.is_empty() {
             self.events.push_back((event, object.clone()));
@@ -271,11 +312,13 @@ impl SchedulingQueue {
         }
     }
 
-    /// Tries a pod again at once, whatever it waits for.
+    /// Tries a pod again at once, whatever it waits for; if it is being looked at, soon after that.
     pub fn activate(&mut self, uid: &str) {
         if let Some(queued) = self.pods.remove(uid) {
             self.unlink(&queued);
             self.make_active(queued, "ForceActivate");
+        } else if self.in_flight.contains_key(uid) {
+            self.remember(ClusterEvent::WILD_CARD, &EventObject::Other);
         }
     }
 
@@ -304,18 +347,18 @@ impl SchedulingQueue {
                 self.make_active(queued, "BackoffComplete");
             }
         }
-        let due = |queued: &QueuedPod| queued.timestamp.plus(MAX_IN_UNSCHEDULABLE);
-        let waiting = || self.unschedulable.iter().filter_map(|uid| self.pods.get(uid)).filter(|pod| !pod.gated);
-        let late: Vec<_> = waiting().filter(|queued| due(queued) < now).map(|q| Arc::clone(&q.pod.uid)).collect();
-        for uid in late {
+        while let Some((since, uid)) = self.unschedulable.first()
+            && since.plus(MAX_IN_UNSCHEDULABLE) < now
+        {
+            let uid = Arc::clone(uid);
             if let Some(queued) = self.pods.remove(&uid) {
                 self.unlink(&queued);
                 self.requeue(queued, Strategy::AfterBackoff, "UnschedulableTimeout", now);
             }
         }
         let next = self.backoff.keys().next().map(|(at, _)| *at);
-        let waiting = self.unschedulable.iter().filter_map(|uid| self.pods.get(uid)).filter(|pod| !pod.gated);
-        let latest = waiting.map(|queued| due(queued).plus(Duration::from_millis(1))).min();
+        let latest = self.unschedulable.first();
+        let latest = latest.map(|(since, _)| since.plus(MAX_IN_UNSCHEDULABLE).plus(Duration::from_millis(1)));
         next.into_iter().chain(latest).min()
     }
 
@@ -354,27 +397,39 @@ impl SchedulingQueue {
         strategy
     }
 
-    fn requeue(&mut self, queued: QueuedPod, strategy: Strategy, event: &str, now: Moment) {
-        match strategy {
-            Strategy::Skip => {
-                self.count("unschedulable", event);
-                self.link(queued, Place::Unschedulable);
-            }
-            Strategy::AfterBackoff => {
-                let until = queued.timestamp.plus(self.backoff_of(&queued));
-                if until > now && !queued.gated {
-                    self.count("backoff", event);
-                    self.link(queued, Place::Backoff(until));
-                } else {
-                    self.make_active(queued, event);
-                }
-            }
-            Strategy::Immediately => self.make_active(queued, event),
+    fn requeue(&mut self, mut queued: QueuedPod, strategy: Strategy, event: &str, now: Moment) {
+        if strategy == Strategy::Skip {
+            let (place, queue) = match queued.gated {
+                true => (Place::Gated, "gated"),
+                false => (Place::Unschedulable, "unschedulable"),
+            };
+            self.count(queue, event);
+            return self.link(queued, place);
         }
+        let until = queued.timestamp.plus(self.backoff_of(&queued));
+        if strategy == Strategy::AfterBackoff && until > now && !queued.gated {
+            // Pods are taken from here too when no other is active, so the gates stand before this as well.
+            self.gate(&mut queued);
+            let (place, queue) = match queued.gated {
+                true => (Place::Gated, "gated"),
+                false => (Place::Backoff(until), "backoff"),
+            };
+            self.count(queue, event);
+            return self.link(queued, place);
+        }
+        self.make_active(queued, event);
     }
 
-    /// Lets a pod be looked at, unless a plugin keeps it back.
+    /// Lets a pod be looked at, unless it is kept back.
     fn make_active(&mut self, mut queued: QueuedPod, event: &str) {
+        self.gate(&mut queued);
+        let (place, queue) = if queued.gated { (Place::Gated, "gated") } else { (Place::Active, "active") };
+        self.count(queue, event);
+        self.link(queued, place);
+    }
+
+    /// Asks whether a plugin keeps a pod back, or whether others are being evicted for it.
+    fn gate(&self, queued: &mut QueuedPod) {
         let refused = self.profile(&queued.pod).and_then(|profile| {
             let mut plugins = profile.at(Point::PreEnqueue);
             plugins.find_map(|(plugin, _)| plugin.pre_enqueue(&queued.pod).err().map(|status| (plugin.name(), status)))
@@ -382,18 +437,10 @@ impl SchedulingQueue {
         let held = || ("DefaultPreemption", Status::unresolvable(HELD));
         let refused = refused.or_else(|| self.held.contains(&queued.pod.uid).then(held));
         queued.gated = refused.is_some();
-        match refused {
-            Some((plugin, status)) => {
-                queued.gate = status.message();
-                if !queued.unschedulable_plugins.contains(&plugin) {
-                    queued.unschedulable_plugins.push(plugin);
-                }
-                self.count("gated", event);
-                self.link(queued, Place::Unschedulable);
-            }
-            None => {
-                self.count("active", event);
-                self.link(queued, Place::Active);
+        if let Some((plugin, status)) = refused {
+            queued.gate = status.message();
+            if !queued.unschedulable_plugins.contains(&plugin) {
+                queued.unschedulable_plugins.push(plugin);
             }
         }
     }
@@ -404,19 +451,34 @@ impl SchedulingQueue {
 
     fn link(&mut self, mut queued: QueuedPod, place: Place) {
         queued.place = place;
+        let uid = Arc::clone(&queued.pod.uid);
         match place {
             Place::Active => drop(self.active.insert(queued.order())),
             Place::Backoff(until) => drop(self.backoff.insert((until, queued.order()), ())),
-            Place::Unschedulable => drop(self.unschedulable.insert(Arc::clone(&queued.pod.uid))),
+            Place::Unschedulable => drop(self.unschedulable.insert((queued.timestamp, uid))),
+            Place::Gated => drop(self.gated.insert(uid)),
+        }
+        if matches!(place, Place::Unschedulable | Place::Gated) {
+            queued.rejectors().for_each(|name| *self.refusals.entry(name).or_default() += 1);
         }
         self.pods.insert(Arc::clone(&queued.pod.uid), queued);
     }
 
+    /// Before anything about the pod changes.
     fn unlink(&mut self, queued: &QueuedPod) {
         match queued.place {
             Place::Active => drop(self.active.remove(&queued.order())),
             Place::Backoff(until) => drop(self.backoff.remove(&(until, queued.order()))),
-            Place::Unschedulable => drop(self.unschedulable.remove(&queued.pod.uid)),
+            Place::Unschedulable => drop(self.unschedulable.remove(&(queued.timestamp, Arc::clone(&queued.pod.uid)))),
+            Place::Gated => drop(self.gated.remove(&queued.pod.uid)),
+        }
+        if matches!(queued.place, Place::Unschedulable | Place::Gated) {
+            for name in queued.rejectors() {
+                match self.refusals.get_mut(name) {
+                    Some(count) if *count > 1 => *count -= 1,
+                    _ => drop(self.refusals.remove(name)),
+                }
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ pub(super) enum Place {
     Active,
     Backoff(Moment),
     Unschedulable,
+    Gated,
 }
 
 /// The order in which pods are looked at: the most important first, then the oldest.

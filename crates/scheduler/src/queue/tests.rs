@@ -115,6 +115,18 @@ fn gates() {
 }
 
 #[test]
+fn what_is_missing_is_not_an_attempt() {
+    let mut queue = queue();
+    queue.add(info("p"), at(0));
+    let queued = queue.pop().unwrap();
+    queue.add_gated(queued, &Status::gated("no claim yet").by("DynamicResources"));
+    assert_eq!((queue.sizes().gated, queue.get(&info("p").uid).unwrap().attempts), (1, 0));
+    let (event, node) = new_node("a");
+    queue.notify(event, &node, at(0), |_| true);
+    assert_eq!(queue.sizes().active, 1, "nobody makes it wait once it is there");
+}
+
+#[test]
 fn errors_wait_their_time() {
     let mut queue = queue();
     queue.add(info("p"), at(0));
@@ -124,6 +136,50 @@ fn errors_wait_their_time() {
     assert!(queue.pop().is_none(), "the next try would break as well");
     queue.flush(at(1));
     assert!(queue.pop().is_some());
+}
+
+#[test]
+fn held_until_all_are_told_to_go() {
+    let mut queue = queue();
+    let pod = info("p cpu=2");
+    queue.add(Arc::clone(&pod), at(0));
+    let mut queued = queue.pop().unwrap();
+    queue.hold(&pod.uid);
+    queued.unschedulable_plugins = vec!["NodeResourcesFit"];
+    queue.add_unschedulable(queued, at(0));
+    let gone = EventObject::Pod(Some(info("victim cpu=1 on=a")), None);
+    let event = ClusterEvent::new(EventResource::Pod, ActionType::DELETE);
+    queue.notify(event, &gone, at(0), |_| true);
+    assert_eq!((queue.sizes().gated, queue.sizes().backoff), (1, 0), "the first of several is gone");
+    assert!(queue.pop().is_none());
+    queue.release(&pod.uid);
+    assert_eq!(queue.pop().unwrap().pod.name(), "p", "and it need not wait any longer");
+}
+
+#[test]
+fn a_failed_eviction_is_not_missed() {
+    let mut queue = queue();
+    let pod = info("p cpu=2");
+    queue.add(Arc::clone(&pod), at(0));
+    let mut queued = queue.pop().unwrap();
+    queue.hold(&pod.uid);
+    queue.release(&pod.uid);
+    queue.activate(&pod.uid);
+    queued.unschedulable_plugins = vec!["NodeResourcesFit"];
+    queue.add_unschedulable(queued, at(0));
+    assert_eq!(queue.sizes().backoff, 1, "nothing else will happen that could help");
+}
+
+#[test]
+fn only_what_concerns_somebody_is_looked_at() {
+    let mut queue = queue();
+    queue.add(info("p cpu=2"), at(0));
+    assert!(!queue.concerns(new_node("a").0));
+    refuse(&mut queue, "NodeResourcesFit", at(0));
+    assert!(queue.concerns(new_node("a").0));
+    assert!(!queue.concerns(ClusterEvent::new(EventResource::PersistentVolume, ActionType::ADD)));
+    queue.remove(&info("p").uid);
+    assert!(!queue.concerns(new_node("a").0));
 }
 
 proptest! {

@@ -1,10 +1,10 @@
 //! What is told to the server.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use capstan_api::options::DeleteOptions;
 use capstan_client::{Api, Client, Error, Patch};
-use capstan_clock::Timestamp;
+use capstan_clock::{SharedClock, Timestamp};
 use capstan_runtime::{EventRecorder, EventType, ObjectReference};
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use serde_json::{Value, json};
@@ -36,6 +36,25 @@ pub(super) async fn bind(client: &Client, pod: &PodInfo, node: &str) -> Result<(
         "target": {"kind": "Node", "name": node},
     });
     pods(client, pod).create_subresource(pod.name(), "binding", &binding).await.map(drop)
+}
+
+/// How often it is asked what has become of a binding, and how long is waited in between.
+const BOUND_TRIES: usize = 5;
+const BOUND_PERIOD: Duration = Duration::from_millis(200);
+
+/// Whether a pod is bound to a node, as far as the server can be asked.
+pub(super) async fn is_bound(client: &Client, pod: &PodInfo, node: &str, clock: &SharedClock) -> bool {
+    for _ in 0..BOUND_TRIES {
+        match pods(client, pod).get(pod.name()).await {
+            Ok(now) => {
+                let there = now.spec.is_some_and(|spec| spec.node_name.as_deref() == Some(node));
+                return there && now.metadata.uid == pod.pod.metadata.uid;
+            }
+            Err(error) if error.is_not_found() => return false,
+            Err(_) => clock.sleep(BOUND_PERIOD).await,
+        }
+    }
+    false
 }
 
 /// A note that is not too long.

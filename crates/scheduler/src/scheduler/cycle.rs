@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use capstan_clock::Moment;
 use capstan_runtime::EventType;
-use tokio::sync::OwnedSemaphorePermit;
 
-use super::{Shared, State, api};
+use super::{Shared, Turn, api, preempt};
 use crate::{
     cache::Slot,
     core::{Outcome, Search},
@@ -14,7 +13,6 @@ use crate::{
     metrics::Attempt,
     plugin::{Cycle, Permit, Point},
     pod_info::PodInfo,
-    preemption::{Victims, displaced},
     queue::QueuedPod,
     status::{Diagnosis, Status},
 };
@@ -63,7 +61,7 @@ impl Refusal {
 
 /// Looks at the next pod. When there is none, says when there may be one: at a time, or only when something happens.
 pub(super) async fn step(shared: &Arc<Shared>) -> Option<Option<Moment>> {
-    let permit = Arc::clone(&shared.in_flight).acquire_owned().await.ok()?;
+    let permit = Arc::new(Arc::clone(&shared.in_flight).acquire_owned().await.ok()?);
     let started = shared.clock.monotonic();
     let (queued, at) = {
         let mut state = shared.lock();
@@ -87,17 +85,20 @@ pub(super) async fn step(shared: &Arc<Shared>) -> Option<Option<Moment>> {
     shared.lock().metrics.algorithm(took);
     match outcome {
         Outcome::Placed { slot, .. } => place(shared, at, queued, slot, started, permit),
-        Outcome::Unschedulable { diagnosis, victims, nomination } => {
+        Outcome::Unschedulable { mut diagnosis, victims, others, mut nomination } => {
+            let agreed = preempt::agreed(shared, &queued.pod, victims, others).await;
+            let victims = agreed.unwrap_or_else(|problem| {
+                diagnosis.post_filter = format!("preemption: {problem}");
+                nomination = None;
+                None
+            });
             if profile.preemption().is_some() {
                 shared.lock().metrics.preemption(victims.as_ref().map(|victims| victims.pods.len()));
             }
-            let wanted = victims.is_some();
-            let victims = agreed(shared, &queued.pod, victims).await;
-            // Where nobody is evicted there is nothing to wait for.
-            let nomination = if wanted && victims.is_none() { Some(String::new()) } else { nomination };
+            let nomination = victims.as_ref().map(|victims| victims.node.clone()).or(nomination);
             let refusal = Refusal::unschedulable(&diagnosis, nomination);
             if let Some(victims) = victims {
-                preempt(shared, at, &queued.pod, victims);
+                preempt::preempt(shared, at, &queued.pod, victims, Arc::clone(&permit));
             }
             refuse(shared, at, queued, refusal, started, Some(permit));
         }
@@ -121,8 +122,7 @@ fn put_aside(shared: &Arc<Shared>, mut queued: QueuedPod, status: &Status) {
         return state.queue.done(&queued.pod.uid);
     };
     queued.pod = pod;
-    queued.unschedulable_plugins = vec![status.plugin];
-    state.queue.add_unschedulable(queued, shared.clock.monotonic());
+    state.queue.add_gated(queued, status);
 }
 
 /// Asks those outside this process too, without holding the lock meanwhile.
@@ -167,27 +167,8 @@ async fn with_extenders(shared: &Arc<Shared>, at: usize, pod: &Arc<PodInfo>) -> 
     shared.lock().core.choose(profile, pod, search, |slot| extra.get(&slot).copied().unwrap_or_default())
 }
 
-/// Whom to evict, if nobody objects who has a say in it.
-async fn agreed(shared: &Arc<Shared>, pod: &Arc<PodInfo>, victims: Option<Victims>) -> Option<Victims> {
-    let victims = victims?;
-    for extender in shared.extenders.iter().filter(|extender| extender.is_interested(pod)) {
-        let agrees = extender.agrees(pod, &victims, &shared.clock).await;
-        if !agrees.unwrap_or_else(|_| extender.is_ignorable()) {
-            return None;
-        }
-    }
-    Some(victims)
-}
-
 /// Sets the node's place aside, and begins to bind the pod.
-fn place(
-    shared: &Arc<Shared>,
-    at: usize,
-    queued: QueuedPod,
-    slot: Slot,
-    started: Moment,
-    permit: OwnedSemaphorePermit,
-) {
+fn place(shared: &Arc<Shared>, at: usize, queued: QueuedPod, slot: Slot, started: Moment, permit: Turn) {
     let profile = &shared.profiles[at];
     let pod = Arc::clone(&queued.pod);
     let mut state = shared.lock();
@@ -227,7 +208,7 @@ fn place(
         }
         let prepared = prepare(&shared, at, &pod, &name, until).await;
         if permit.is_none() {
-            permit = Arc::clone(&shared.in_flight).acquire_owned().await.ok();
+            permit = Arc::clone(&shared.in_flight).acquire_owned().await.ok().map(Arc::new);
         }
         drop(waiting);
         let bound = match prepared {
@@ -309,7 +290,14 @@ async fn bind(shared: &Arc<Shared>, pod: &Arc<PodInfo>, node: &str) -> Result<()
             other => return other.map_err(Refusal::error),
         }
     }
-    let bound = api::bind(&shared.client, pod, node).await;
+    let mut bound = api::bind(&shared.client, pod, node).await;
+    // When the answer got lost the pod may have its node. Its place must not be given away then.
+    if let Err(error) = &bound
+        && (error.status().is_none() || error.is_retriable() || error.is_conflict())
+        && api::is_bound(&shared.client, pod, node, &shared.clock).await
+    {
+        bound = Ok(());
+    }
     bound.map_err(|error| Refusal::error(format!("running Bind plugin \"DefaultBinder\": {error}")))
 }
 
@@ -352,7 +340,7 @@ fn refuse(
     mut queued: QueuedPod,
     refusal: Refusal,
     started: Moment,
-    permit: Option<OwnedSemaphorePermit>,
+    permit: Option<Turn>,
 ) {
     let now = shared.clock.monotonic();
     let mut state = shared.lock();
@@ -386,39 +374,6 @@ fn refuse(
             plugin.refused(&context, &pod).await;
         }
         drop(permit);
-        shared.wake.notify_one();
-    });
-}
-
-/// Evicts those who are in the way. Until that is done the pod is kept back.
-fn preempt(shared: &Arc<Shared>, at: usize, pod: &Arc<PodInfo>, victims: Victims) {
-    let mut state: std::sync::MutexGuard<'_, State> = shared.lock();
-    state.queue.hold(&pod.uid);
-    let others = displaced(&state.core.nominator, &victims.node, pod);
-    for other in &others {
-        state.core.nominator.remove(&other.uid);
-    }
-    drop(state);
-    let (shared, pod) = (Arc::clone(shared), Arc::clone(pod));
-    tokio::spawn(async move {
-        let mut failed = false;
-        for other in &others {
-            failed |= api::clear_nomination(&shared.client, other).await.is_err();
-        }
-        for victim in victims.pods.iter().filter(|victim| !victim.is_terminating()) {
-            let recorder = &shared.recorders[at];
-            let now = shared.clock.now();
-            if api::evict(&shared.client, recorder, victim, &pod, &victims.node, now).await.is_err() {
-                failed = true;
-                break;
-            }
-        }
-        let mut state = shared.lock();
-        state.queue.release(&pod.uid);
-        if failed {
-            state.queue.activate(&pod.uid);
-        }
-        drop(state);
         shared.wake.notify_one();
     });
 }

@@ -123,6 +123,7 @@ fn pod_seen(shared: &Shared, pod: &Arc<Pod>) {
     let now = shared.clock.monotonic();
     if !info.node_name().is_empty() {
         let known = state.core.cache.placed(&info.uid).map(|(known, _)| Arc::clone(known));
+        let (uid, terminating) = (Arc::clone(&info.uid), info.is_terminating());
         let confirmed = known.is_none() || state.core.cache.is_assumed(&info.uid);
         state.core.cache.put_pod(&info);
         state.core.nominator.remove(&info.uid);
@@ -137,6 +138,9 @@ fn pod_seen(shared: &Shared, pod: &Arc<Pod>) {
             for event in events {
                 state.notify(shared, event.resource, event.action, &object);
             }
+        }
+        if terminating {
+            state.leaves(shared, &uid);
         }
         return;
     }
@@ -179,6 +183,7 @@ fn pod_gone(shared: &Shared, info: &Arc<PodInfo>) {
     } else if nominated && let Some(pod) = pending {
         state.place_freed(shared, &pod);
     }
+    state.leaves(shared, &info.uid);
 }
 
 /// The pod as if it said that it has a node.

@@ -7,6 +7,7 @@
 mod api;
 mod cycle;
 mod handlers;
+mod preempt;
 
 use std::{
     collections::HashMap,
@@ -17,7 +18,7 @@ use std::{
 use capstan_client::{Client, SharedInformerFactory};
 use capstan_clock::{SharedClock, SharedIds};
 use capstan_runtime::{EventRecorder, Stop, metrics::Families};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     config::SchedulerConfig, core::Core, extender::Extender, metrics::Metrics, plugin::BindContext, pod_info::PodInfo,
@@ -35,12 +36,16 @@ const MAX_WAITING: usize = 1 << 14;
 /// How many pods are looked at before others get a turn on the same thread.
 const BATCH: usize = 16;
 
+/// The right to talk to the server about a pod; whoever has a part in that holds it.
+type Turn = Arc<OwnedSemaphorePermit>;
+
 struct State {
     core: Core,
     queue: SchedulingQueue,
     /// The pods without a node as the server last told of them.
     pending: HashMap<Arc<str>, Arc<PodInfo>>,
     metrics: Metrics,
+    evictions: preempt::Evictions,
 }
 
 struct Shared {
@@ -141,6 +146,7 @@ impl Scheduler {
             queue: SchedulingQueue::new(Arc::clone(&profiles), config.pod_initial_backoff, config.pod_max_backoff),
             pending: HashMap::new(),
             metrics: Metrics::default(),
+            evictions: preempt::Evictions::default(),
         };
         let shared = Shared {
             recorders: profiles.iter().map(recorder).collect(),
