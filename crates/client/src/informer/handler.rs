@@ -53,6 +53,12 @@ pub trait ResourceEventHandler<K>: Send + 'static {
         let _ = (key, change);
         false
     }
+
+    /// Whether `on_update` looks at the state before. Who does not is given the new one in its place, and what is kept
+    /// packed is unpacked once and not twice.
+    fn wants_old(&self) -> bool {
+        true
+    }
 }
 
 type OnAdd<K> = Box<dyn FnMut(&Arc<K>, bool) + Send>;
@@ -66,6 +72,7 @@ pub struct HandlerFuncs<K> {
     add_key: Option<OnAddKey>,
     update: Option<OnUpdate<K>>,
     delete: Option<OnDelete<K>>,
+    wants_old: bool,
 }
 
 impl<K> fmt::Debug for HandlerFuncs<K> {
@@ -76,7 +83,7 @@ impl<K> fmt::Debug for HandlerFuncs<K> {
 
 impl<K> Default for HandlerFuncs<K> {
     fn default() -> Self {
-        HandlerFuncs { add: None, add_key: None, update: None, delete: None }
+        HandlerFuncs { add: None, add_key: None, update: None, delete: None, wants_old: true }
     }
 }
 
@@ -105,6 +112,16 @@ impl<K> HandlerFuncs<K> {
     #[must_use]
     pub fn on_update(mut self, func: impl FnMut(&Arc<K>, &Arc<K>) + Send + 'static) -> Self {
         self.update = Some(Box::new(func));
+        self.wants_old = true;
+        self
+    }
+
+    /// What to do when an object changed, for those who do not ask what it was before; in place of
+    /// [`on_update`](Self::on_update).
+    #[must_use]
+    pub fn on_change(mut self, mut func: impl FnMut(&Arc<K>) + Send + 'static) -> Self {
+        self.update = Some(Box::new(move |_, new| func(new)));
+        self.wants_old = false;
         self
     }
 
@@ -147,6 +164,10 @@ impl<K: 'static> ResourceEventHandler<K> for HandlerFuncs<K> {
             Change::Updated { .. } => self.update.is_none(),
             Change::Deleted => self.delete.is_none(),
         }
+    }
+
+    fn wants_old(&self) -> bool {
+        self.wants_old
     }
 }
 
@@ -219,7 +240,7 @@ impl<H> Told<'_, H> {
         }
         // The same one twice is unpacked once.
         let unpacked = new.object();
-        let old = if old.ptr_eq(new) { unpacked.clone() } else { old.object() };
+        let old = if old.ptr_eq(new) || !self.handler.wants_old() { unpacked.clone() } else { old.object() };
         match (old, unpacked) {
             (Some(old), Some(new)) => self.call(|handler| handler.on_update(&old, &new)),
             (None, Some(new)) => self.call(|handler| handler.on_add(&new, false)),

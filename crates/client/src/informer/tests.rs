@@ -304,10 +304,11 @@ async fn keys_are_enough_for_some() {
     world.source.put("a");
     let (all, added): (Arc<Mutex<Vec<String>>>, Arc<Mutex<Vec<String>>>) = Default::default();
     world.informer.add_event_handler_with_resync_period(Keys(Arc::clone(&all)), Some(Duration::from_secs(60)));
-    let (keys, gone) = (Arc::clone(&added), Arc::clone(&added));
+    let (keys, changed, gone) = (Arc::clone(&added), Arc::clone(&added), Arc::clone(&added));
     world.informer.add_event_handler(
         HandlerFuncs::<Unstructured>::new()
             .on_add_key(move |key, initial| keys.lock().unwrap().push(format!("{} {initial}", key.name())))
+            .on_change(move |object| changed.lock().unwrap().push(format!("{} now", object.name())))
             .on_delete(move |object| gone.lock().unwrap().push(format!("{} went", object.object().name()))),
     );
     world.start();
@@ -323,7 +324,7 @@ async fn keys_are_enough_for_some() {
     turns().await;
     let heard = std::mem::take(&mut *all.lock().unwrap());
     assert_eq!(heard, ["a added true", "b added false", "b updated false", "b deleted", "a updated true"]);
-    assert_eq!(*added.lock().unwrap(), ["a true", "b false", "b went"]);
+    assert_eq!(*added.lock().unwrap(), ["a true", "b false", "b now", "b went"]);
 }
 
 #[tokio::test]
