@@ -171,8 +171,8 @@ impl<K: 'static> ResourceEventHandler<K> for HandlerFuncs<K> {
     }
 }
 
-/// After how many calls a handler with much to hear lets others run. Doing so costs as much as a short call: the runtime
-/// looks at all its sockets.
+/// After how many calls a handler with much to hear lets others run. Doing so costs as much as a short call: the
+/// runtime looks at all its sockets.
 const TURN: usize = 32;
 
 /// Tells a handler until the buffer is closed. A call that panics is over; the next one comes all the same.
