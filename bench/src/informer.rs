@@ -25,8 +25,8 @@ pub(crate) async fn run(kubeconfig: &str) -> Result<(), String> {
     let (to, count) = (Arc::clone(&late), Arc::clone(&heard));
     let handler = pods.add_event_handler(
         HandlerFuncs::<Pod>::new()
-            .on_add(move |_, _| *count.lock().unwrap_or_else(PoisonError::into_inner) += 1)
-            .on_update(move |_, pod| {
+            .on_add_key(move |_, _| *count.lock().unwrap_or_else(PoisonError::into_inner) += 1)
+            .on_change(move |pod| {
                 let at = pod.metadata.annotations.as_ref().and_then(|all| all.get(SENT_AT)?.parse::<i128>().ok());
                 if let Some(at) = at {
                     let late = (clock.now().as_nanosecond() - at) as f64 / 1e6;

@@ -197,6 +197,8 @@ pub mod store;
 pub mod stream;
 #[cfg(test)]
 mod testing;
+#[cfg(feature = "kube")]
+mod token_file;
 pub mod transport;
 pub mod wait;
 pub mod watch;
@@ -208,7 +210,7 @@ pub use config::{Config, ConfigError, ExplicitConfig};
 pub use discovery::{CachedDiscovery, DeferredRESTMapper, DiscoveryClient};
 pub use error::Error;
 pub use factory::{InformerOptions, SharedInformerFactory};
-pub use informer::{Deleted, HandlerFuncs, Registration, ResourceEventHandler, SharedIndexInformer};
+pub use informer::{Change, Deleted, HandlerFuncs, Registration, ResourceEventHandler, SharedIndexInformer};
 pub use kept::Kept;
 pub use key::Key;
 pub use list_watch::{BoxFuture, ListPage, ListerWatcher, Watch, WatchStream};

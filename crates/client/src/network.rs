@@ -37,6 +37,7 @@ use crate::{
     BoxFuture, Client, Error,
     config::{Config, ConfigError, chain},
     gzip,
+    token_file::TokenFile,
     transport::{Body, BodyError, Transport},
 };
 
@@ -75,6 +76,7 @@ struct Network {
     host: String,
     /// Whether long answers are to come compressed.
     compression: bool,
+    token: Option<TokenFile>,
 }
 
 #[derive(Clone)]
@@ -135,7 +137,17 @@ impl Transport for KubeTransport {
 
 impl Network {
     fn new(config: &Config) -> Result<Self, ConfigError> {
-        let make = road_maker(config)?;
+        let mut config = config.clone();
+        let mut token = None;
+        if let Some(path) = config.kube.auth_info.token_file.take() {
+            match TokenFile::open(path.clone().into()) {
+                // As client-go has it, the file counts if both are there.
+                Ok(file) => (token, config.kube.auth_info.token) = (Some(file), None),
+                Err(_) if config.kube.auth_info.token.is_some() => {}
+                Err(error) => return Err(ConfigError::token_file(&config.place, &path, &error)),
+            }
+        }
+        let make = road_maker(&config)?;
         let upgrades = make(Protocol::Http1);
         let place = format!("{} ({})", config.server().trim_end_matches('/'), config.place);
         let authority = config.kube.cluster_url.authority();
@@ -144,7 +156,7 @@ impl Network {
         let near = authority.map_or("", http::uri::Authority::host).trim_matches(['[', ']']);
         let near = near == "localhost" || near.parse().is_ok_and(|address: IpAddr| address.is_loopback());
         let compression = !near && !config.kube.disable_compression;
-        Ok(Network { make, upgrades, lanes: Mutex::default(), place, host, compression })
+        Ok(Network { make, upgrades, lanes: Mutex::default(), place, host, compression, token })
     }
 
     /// The road for a request: the first that is not full, a new one, or the least busy.
@@ -170,6 +182,11 @@ impl Transport for Network {
     }
 
     fn send(&self, mut request: Request<Bytes>) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+        if let Some(token) = &self.token
+            && !request.headers().contains_key(header::AUTHORIZATION)
+        {
+            request.headers_mut().insert(header::AUTHORIZATION, token.header());
+        }
         let (road, busy) = if request.headers().contains_key(header::UPGRADE) {
             (self.upgrades.clone(), None)
         } else {

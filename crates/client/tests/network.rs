@@ -5,7 +5,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use capstan_api::{GroupVersionResource, Unstructured, options::ListOptions};
-use capstan_client::{Api, Client, Config, Error, Event};
+use capstan_client::{Api, Client, Config, Error, Event, ExplicitConfig};
 use capstan_clock::{Clock as _, OsIds, RealClock, Timestamp};
 use capstan_server::{
     Server, authentication,
@@ -114,6 +114,33 @@ async fn tokens_certificates_and_kubes_own_client() {
 
     let nobody = client(&cluster.kubeconfig("nobody", Credential::Token("wrong"))).await;
     assert_eq!(config_maps(&nobody).get("x").await.unwrap_err().status().unwrap().code, 401);
+}
+
+/// A token that is rotated is shown with the next request; one that cannot be read any more stays.
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_are_read_again_when_they_rotate() {
+    let cluster = Cluster::start("rotation").await;
+    let file = cluster.directory.join("token");
+    std::fs::write(&file, "not-yet-a-token\n").unwrap();
+    let config = ExplicitConfig {
+        host: cluster.url.clone(),
+        ca_data: cluster.pki.ca.own.certificate.clone().into(),
+        bearer_token: "the file counts".into(),
+        bearer_token_file: file.display().to_string(),
+        ..ExplicitConfig::default()
+    };
+    let client = Client::from_config(&Config::explicit(&config).await.unwrap()).unwrap();
+    let maps = config_maps(&client);
+    let code = async || maps.get("x").await.unwrap_err().status().unwrap().code;
+    assert_eq!(code().await, 401);
+    std::fs::write(&file, "a-token\n").unwrap();
+    assert_eq!(code().await, 404);
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(code().await, 404);
+
+    let gone = ExplicitConfig { bearer_token: String::new(), ..config };
+    let error = Client::from_config(&Config::explicit(&gone).await.unwrap()).unwrap_err().to_string();
+    assert!(error.contains("failed to read token file") && error.contains("rotation"), "{error}");
 }
 
 /// Answers that are long come compressed to those who say that they can read that.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use capstan_api::{GroupKind, GroupVersion, object::Object};
-use capstan_client::{Deleted, Key, ResourceEventHandler};
+use capstan_client::{Change, Deleted, Key, ResourceEventHandler};
 
 use crate::workqueue::{AddOpts, LOW_PRIORITY, PriorityQueue};
 
@@ -13,6 +13,8 @@ use crate::workqueue::{AddOpts, LOW_PRIORITY, PriorityQueue};
 pub struct Enqueue<F> {
     queue: PriorityQueue<Key>,
     keys: F,
+    /// Its own key is all that an object brings, so nobody has to look at it.
+    only_itself: bool,
 }
 
 impl<F> std::fmt::Debug for Enqueue<F> {
@@ -25,7 +27,7 @@ impl<F> std::fmt::Debug for Enqueue<F> {
 pub fn enqueue_request_for_object<K: Object>(
     queue: PriorityQueue<Key>,
 ) -> Enqueue<impl Fn(&K) -> Vec<Key> + Send + 'static> {
-    enqueue_requests_from_map_func(queue, |object: &K| vec![Key::of(object)])
+    Enqueue { queue, keys: |object: &K| vec![Key::of(object)], only_itself: true }
 }
 
 /// Adds the owners of a kind; only the one that controls the object if `only_controller`.
@@ -52,7 +54,7 @@ pub fn enqueue_requests_from_map_func<K: Object, F: Fn(&K) -> Vec<Key> + Send + 
     queue: PriorityQueue<Key>,
     keys: F,
 ) -> Enqueue<F> {
-    Enqueue { queue, keys }
+    Enqueue { queue, keys, only_itself: false }
 }
 
 impl<F> Enqueue<F> {
@@ -83,6 +85,15 @@ impl<K: Object, F: Fn(&K) -> Vec<Key> + Send + 'static> ResourceEventHandler<K> 
 
     fn on_delete(&mut self, object: &Deleted<K>) {
         self.add((self.keys)(object.object()), false);
+    }
+
+    fn on_key(&mut self, key: &Key, change: Change) -> bool {
+        if self.only_itself {
+            let low =
+                matches!(change, Change::Added { is_in_initial_list: true } | Change::Updated { unchanged: true });
+            self.add(vec![key.clone()], low);
+        }
+        self.only_itself
     }
 }
 

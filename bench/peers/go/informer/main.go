@@ -59,7 +59,12 @@ func main() {
 	var late []float64
 	heard := 0
 	handler, err := pods.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { heard++ },
+		// As controllers do: the key is what goes into their queues.
+		AddFunc: func(added any) {
+			if key, err := cache.MetaNamespaceKeyFunc(added); err == nil && key != "" {
+				heard++
+			}
+		},
 		UpdateFunc: func(_, changed any) {
 			at, err := strconv.ParseInt(changed.(*corev1.Pod).Annotations["bench/at"], 10, 64)
 			if err != nil {

@@ -58,12 +58,16 @@ impl ConfigError {
     }
 
     pub(crate) fn user(place: &Place, error: &dyn std::error::Error) -> Self {
-        ConfigError::User {
-            file: place.file.clone(),
-            context: place.context.clone(),
-            user: place.user.clone(),
-            reason: chain(error),
-        }
+        ConfigError::credentials(place, chain(error))
+    }
+
+    pub(crate) fn token_file(place: &Place, path: &str, error: &std::io::Error) -> Self {
+        ConfigError::credentials(place, format!("failed to read token file {path:?}: {error}"))
+    }
+
+    fn credentials(place: &Place, reason: String) -> Self {
+        let Place { file, context, user } = place.clone();
+        ConfigError::User { file, context, user, reason }
     }
 }
 

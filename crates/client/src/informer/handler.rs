@@ -8,7 +8,29 @@ use std::{
 
 use capstan_api::object::Object;
 
-use super::{Deleted, buffer::Buffer, notification::Notification};
+use super::{
+    Deleted,
+    buffer::Buffer,
+    notification::{Gone, Notification},
+};
+use crate::{Kept, Key};
+
+/// What happened to an object, without the object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It is there.
+    Added {
+        /// It was there before the handler listened.
+        is_in_initial_list: bool,
+    },
+    /// It changed, or it is time to look at it again.
+    Updated {
+        /// It is in the version that the handler has heard of.
+        unchanged: bool,
+    },
+    /// It is gone.
+    Deleted,
+}
 
 /// Is told of changes of objects.
 ///
@@ -23,17 +45,34 @@ pub trait ResourceEventHandler<K>: Send + 'static {
 
     /// An object is gone.
     fn on_delete(&mut self, object: &Deleted<K>);
+
+    /// Is told of each change before any of the others. True when that is all it wants to know: then none of them
+    /// follows, and an object that is [kept packed](super::SharedIndexInformer::compact) is not unpacked for it, which
+    /// is most of what telling costs.
+    fn on_key(&mut self, key: &Key, change: Change) -> bool {
+        let _ = (key, change);
+        false
+    }
+
+    /// Whether `on_update` looks at the state before. Who does not is given the new one in its place, and what is kept
+    /// packed is unpacked once and not twice.
+    fn wants_old(&self) -> bool {
+        true
+    }
 }
 
 type OnAdd<K> = Box<dyn FnMut(&Arc<K>, bool) + Send>;
 type OnUpdate<K> = Box<dyn FnMut(&Arc<K>, &Arc<K>) + Send>;
+type OnAddKey = Box<dyn FnMut(&Key, bool) + Send>;
 type OnDelete<K> = Box<dyn FnMut(&Deleted<K>) + Send>;
 
 /// A handler made of functions, of which any may be left out.
 pub struct HandlerFuncs<K> {
     add: Option<OnAdd<K>>,
+    add_key: Option<OnAddKey>,
     update: Option<OnUpdate<K>>,
     delete: Option<OnDelete<K>>,
+    wants_old: bool,
 }
 
 impl<K> fmt::Debug for HandlerFuncs<K> {
@@ -44,7 +83,7 @@ impl<K> fmt::Debug for HandlerFuncs<K> {
 
 impl<K> Default for HandlerFuncs<K> {
     fn default() -> Self {
-        HandlerFuncs { add: None, update: None, delete: None }
+        HandlerFuncs { add: None, add_key: None, update: None, delete: None, wants_old: true }
     }
 }
 
@@ -62,10 +101,27 @@ impl<K> HandlerFuncs<K> {
         self
     }
 
+    /// What to do when an object is there, for those whom its key is enough; in place of [`on_add`](Self::on_add).
+    #[must_use]
+    pub fn on_add_key(mut self, func: impl FnMut(&Key, bool) + Send + 'static) -> Self {
+        self.add_key = Some(Box::new(func));
+        self
+    }
+
     /// What to do when an object changed.
     #[must_use]
     pub fn on_update(mut self, func: impl FnMut(&Arc<K>, &Arc<K>) + Send + 'static) -> Self {
         self.update = Some(Box::new(func));
+        self.wants_old = true;
+        self
+    }
+
+    /// What to do when an object changed, for those who do not ask what it was before; in place of
+    /// [`on_update`](Self::on_update).
+    #[must_use]
+    pub fn on_change(mut self, mut func: impl FnMut(&Arc<K>) + Send + 'static) -> Self {
+        self.update = Some(Box::new(move |_, new| func(new)));
+        self.wants_old = false;
         self
     }
 
@@ -95,50 +151,111 @@ impl<K: 'static> ResourceEventHandler<K> for HandlerFuncs<K> {
             func(object);
         }
     }
+
+    fn on_key(&mut self, key: &Key, change: Change) -> bool {
+        match change {
+            Change::Added { is_in_initial_list } => match &mut self.add_key {
+                Some(func) => {
+                    func(key, is_in_initial_list);
+                    true
+                }
+                None => self.add.is_none(),
+            },
+            Change::Updated { .. } => self.update.is_none(),
+            Change::Deleted => self.delete.is_none(),
+        }
+    }
+
+    fn wants_old(&self) -> bool {
+        self.wants_old
+    }
 }
+
+/// After how many calls a handler with much to hear lets others run. Doing so costs as much as a short call: the
+/// runtime looks at all its sockets.
+const TURN: usize = 32;
 
 /// Tells a handler until the buffer is closed. A call that panics is over; the next one comes all the same.
 ///
 /// Objects that are kept packed are unpacked here, in the handler's own task and when it is their turn. One that cannot
 /// be is passed over, as if it had stayed as it was.
 pub(super) async fn tell<K: Object>(buffer: Arc<Buffer<K>>, mut handler: impl ResourceEventHandler<K>) {
-    let mut call = |call: &mut dyn FnMut(&mut dyn ResourceEventHandler<K>)| {
-        // What a handler leaves behind when it panics is its own; the panic hook has told of it.
-        let _ = catch_unwind(AssertUnwindSafe(|| call(&mut handler)));
-    };
-    while let Some((_, notification)) = buffer.next().await {
+    let mut heard = 0_usize;
+    while let Some((key, notification)) = buffer.next().await {
+        let mut told = Told { handler: &mut handler, key: &key };
         match notification {
-            Notification::Add { new, is_in_initial_list } => {
-                if let Some(new) = new.object() {
-                    call(&mut |h| h.on_add(&new, is_in_initial_list));
-                }
-            }
-            Notification::Update { old, new } => {
-                // The same one twice is unpacked once.
-                let unpacked = new.object();
-                let old = if old.ptr_eq(&new) { unpacked.clone() } else { old.object() };
-                match (old, unpacked) {
-                    (Some(old), Some(new)) => call(&mut |h| h.on_update(&old, &new)),
-                    (None, Some(new)) => call(&mut |h| h.on_add(&new, false)),
-                    (_, None) => {}
-                }
-            }
-            Notification::Delete(gone) => {
-                if let Some(deleted) = gone.deleted() {
-                    call(&mut |h| h.on_delete(&deleted));
-                }
-            }
+            Notification::Add { new, is_in_initial_list } => told.added(&new, is_in_initial_list),
+            Notification::Update { old, new } => told.updated(&old, &new),
+            Notification::Delete(gone) => told.deleted(&gone),
             Notification::Recreate { old, new } => {
-                if let Some(deleted) = old.deleted() {
-                    call(&mut |h| h.on_delete(&deleted));
-                }
-                if let Some(new) = new.object() {
-                    call(&mut |h| h.on_add(&new, false));
-                }
+                told.deleted(&old);
+                told.added(&new, false);
             }
         }
         buffer.told();
-        // A handler with much to hear lets others run.
-        tokio::task::yield_now().await;
+        heard = heard.wrapping_add(1);
+        if heard.is_multiple_of(TURN) {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// A handler that is told of one object.
+struct Told<'a, H> {
+    handler: &'a mut H,
+    key: &'a Key,
+}
+
+impl<H> Told<'_, H> {
+    /// What a handler leaves behind when it panics is its own; the panic hook has told of it.
+    fn call<R: Default>(&mut self, call: impl FnOnce(&mut H) -> R) -> R {
+        catch_unwind(AssertUnwindSafe(|| call(self.handler))).unwrap_or_default()
+    }
+
+    fn is_enough<K>(&mut self, change: Change) -> bool
+    where
+        H: ResourceEventHandler<K>,
+    {
+        let key = self.key;
+        self.call(|handler| handler.on_key(key, change))
+    }
+
+    fn added<K: Object>(&mut self, new: &Kept<K>, is_in_initial_list: bool)
+    where
+        H: ResourceEventHandler<K>,
+    {
+        if !self.is_enough(Change::Added { is_in_initial_list })
+            && let Some(new) = new.object()
+        {
+            self.call(|handler| handler.on_add(&new, is_in_initial_list));
+        }
+    }
+
+    fn updated<K: Object>(&mut self, old: &Kept<K>, new: &Kept<K>)
+    where
+        H: ResourceEventHandler<K>,
+    {
+        if self.is_enough(Change::Updated { unchanged: old.is_same(new) }) {
+            return;
+        }
+        // The same one twice is unpacked once.
+        let unpacked = new.object();
+        let old = if old.ptr_eq(new) || !self.handler.wants_old() { unpacked.clone() } else { old.object() };
+        match (old, unpacked) {
+            (Some(old), Some(new)) => self.call(|handler| handler.on_update(&old, &new)),
+            (None, Some(new)) => self.call(|handler| handler.on_add(&new, false)),
+            (_, None) => {}
+        }
+    }
+
+    fn deleted<K: Object>(&mut self, gone: &Gone<K>)
+    where
+        H: ResourceEventHandler<K>,
+    {
+        if !self.is_enough(Change::Deleted)
+            && let Some(deleted) = gone.deleted()
+        {
+            self.call(|handler| handler.on_delete(&deleted));
+        }
     }
 }

@@ -21,7 +21,7 @@ use capstan_clock::{SharedClock, SharedIds};
 use serde::Serialize;
 use tokio::sync::watch;
 
-pub use handler::{HandlerFuncs, ResourceEventHandler};
+pub use handler::{Change, HandlerFuncs, ResourceEventHandler};
 pub use notification::{Deleted, Gone};
 
 use crate::{

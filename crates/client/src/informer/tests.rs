@@ -10,7 +10,10 @@ use capstan_api::{GroupResource, Status, Unstructured, object::Object};
 use capstan_clock::{ManualClock, SeededIds};
 use proptest::prelude::*;
 
-use super::{Deleted, Gone, HandlerFuncs, SharedIndexInformer, buffer::Buffer, notification::Notification};
+use super::{
+    Change, Deleted, Gone, HandlerFuncs, ResourceEventHandler, SharedIndexInformer, buffer::Buffer,
+    notification::Notification,
+};
 use crate::{
     Error, Kept, Key, Registration,
     delta_fifo::{Delta, DeltaFIFO},
@@ -265,6 +268,63 @@ async fn compact_informers_keep_the_same() {
     assert_eq!(format!("{one:?}"), format!("Packed({} bytes)", object("a", 1).len()));
     assert!(Arc::ptr_eq(&one.object().unwrap(), &two.unwrap()), "unpacked once for both");
     assert!(one.is_at("u", "1") && !one.is_at("u", "2") && one.is_same(&one.object().unwrap().into()));
+}
+
+/// Whom keys are enough.
+struct Keys(Arc<Mutex<Vec<String>>>);
+
+impl ResourceEventHandler<Unstructured> for Keys {
+    fn on_add(&mut self, _: &Arc<Unstructured>, _: bool) {
+        self.0.lock().unwrap().push("an object".to_owned());
+    }
+
+    fn on_update(&mut self, _: &Arc<Unstructured>, _: &Arc<Unstructured>) {
+        self.0.lock().unwrap().push("an object".to_owned());
+    }
+
+    fn on_delete(&mut self, _: &Deleted<Unstructured>) {
+        self.0.lock().unwrap().push("an object".to_owned());
+    }
+
+    fn on_key(&mut self, key: &Key, change: Change) -> bool {
+        let change = match change {
+            Change::Added { is_in_initial_list } => format!("added {is_in_initial_list}"),
+            Change::Updated { unchanged } => format!("updated {unchanged}"),
+            Change::Deleted => "deleted".to_owned(),
+        };
+        self.0.lock().unwrap().push(format!("{} {change}", key.name()));
+        true
+    }
+}
+
+#[tokio::test]
+async fn keys_are_enough_for_some() {
+    let world = world(false);
+    world.informer.compact();
+    world.source.put("a");
+    let (all, added): (Arc<Mutex<Vec<String>>>, Arc<Mutex<Vec<String>>>) = Default::default();
+    world.informer.add_event_handler_with_resync_period(Keys(Arc::clone(&all)), Some(Duration::from_secs(60)));
+    let (keys, changed, gone) = (Arc::clone(&added), Arc::clone(&added), Arc::clone(&added));
+    world.informer.add_event_handler(
+        HandlerFuncs::<Unstructured>::new()
+            .on_add_key(move |key, initial| keys.lock().unwrap().push(format!("{} {initial}", key.name())))
+            .on_change(move |object| changed.lock().unwrap().push(format!("{} now", object.name())))
+            .on_delete(move |object| gone.lock().unwrap().push(format!("{} went", object.object().name()))),
+    );
+    world.start();
+    world.informer.wait_for_sync().await;
+    turns().await;
+    world.source.put("b");
+    turns().await;
+    world.source.put("b");
+    turns().await;
+    world.source.delete("b");
+    turns().await;
+    world.clock.advance(Duration::from_secs(60));
+    turns().await;
+    let heard = std::mem::take(&mut *all.lock().unwrap());
+    assert_eq!(heard, ["a added true", "b added false", "b updated false", "b deleted", "a updated true"]);
+    assert_eq!(*added.lock().unwrap(), ["a true", "b false", "b now", "b went"]);
 }
 
 #[tokio::test]

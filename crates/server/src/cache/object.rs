@@ -1,6 +1,10 @@
 //! An object as reads need it: its bytes as they are served, and the little that is asked of it.
 
-use std::{fmt, ops::Range, sync::Arc};
+use std::{
+    fmt,
+    ops::Range,
+    sync::{Arc, OnceLock},
+};
 
 use bytes::Bytes;
 use capstan_api::{
@@ -39,6 +43,8 @@ pub struct Object {
     pub owners: Box<[OwnerReference]>,
     /// Where in the JSON the digits of the revision are.
     version: Range<usize>,
+    /// The same object as protobuf, once somebody has asked for that.
+    message: OnceLock<Bytes>,
 }
 
 /// Whom an object belongs to.
@@ -128,6 +134,7 @@ impl Object {
             finalizers: meta.finalizers.iter().map(|name| Str::from(&**name)).collect(),
             owners: owners.collect(),
             version,
+            message: OnceLock::new(),
         })
     }
 
@@ -165,7 +172,13 @@ impl Object {
         let digits = revision.to_string();
         let Range { start, end } = self.version;
         let json = [&self.json[..start], digits.as_bytes(), &self.json[end..]].concat();
-        Object { revision, json: json.into(), version: start..start + digits.len(), ..self.clone() }
+        let version = start..start + digits.len();
+        Object { revision, json: json.into(), version, message: OnceLock::new(), ..self.clone() }
+    }
+
+    /// The object as protobuf, made by `encode` for whoever asks first and kept for all others.
+    pub(crate) fn message(&self, encode: impl FnOnce(&[u8]) -> Option<Vec<u8>>) -> &Bytes {
+        self.message.get_or_init(|| encode(&self.json).unwrap_or_default().into())
     }
 }
 

@@ -145,6 +145,9 @@ impl Stream {
         if self.is_plain() {
             return Ok(event.frame());
         }
+        if self.is_protobuf() && self.form.negotiated.transform.is_none() && !self.resource.converts() {
+            return Ok(protobuf::watch_frame(event.event_type(), event.object().message(message)).into());
+        }
         let json = in_version(&self.resource, event.object())?;
         let columns = std::mem::take(&mut self.columns);
         let object = self.form.shape(&self.resource, json, self.server.registry.now(), columns)?;
