@@ -14,7 +14,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("capstan-server", &["api", "cel", "storage", "clock"]),
     ("capstan-client", &["api", "clock"]),
     ("capstan-runtime", &["client", "api", "clock"]),
-    ("capstan-controllers", &["runtime", "client", "api", "clock"]),
+    ("capstan-controllers", &["runtime", "client", "api", "cel", "clock"]),
     ("capstan-scheduler", &["runtime", "client", "api", "cel", "clock"]),
     ("capstan-kubelet", &["runtime", "client", "api", "clock"]),
     ("capstan", &["api", "storage", "server", "clock", "client", "runtime", "controllers", "scheduler", "kubelet"]),

@@ -4,7 +4,7 @@ use std::{fs, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use capstan_client::{Client, Config, ExplicitConfig};
 use capstan_clock::{Clock as _, Ids as _, OsIds, RealClock};
-use capstan_controllers::{CertificateSigner, ControllerContext, ControllerOptions, Queues, TokenSigner};
+use capstan_controllers::{CertificateSigner, ControllerContext, ControllerOptions, Log, Queues, TokenSigner};
 use capstan_runtime::{leader_election::LeaderElectionConfig, operator::Manager};
 use capstan_scheduler::{Registry, Scheduler, SchedulerConfig, extender::ExtenderConfig};
 
@@ -137,7 +137,8 @@ impl Flags {
             None => None,
         };
         let root_ca = self.root_ca.as_ref().map(read).transpose()?.unwrap_or_default();
-        Ok(ControllerOptions { root_ca, token_signer, certificate_signer, ..ControllerOptions::default() })
+        let log: Option<Log> = Some(Arc::new(|line| eprintln!("{:.3} {line}", RealClock::new().now())));
+        Ok(ControllerOptions { root_ca, token_signer, certificate_signer, log, ..ControllerOptions::default() })
     }
 
     fn manager(&self, client: &Client, name: &str) -> Manager {

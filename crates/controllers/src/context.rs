@@ -7,7 +7,10 @@ use capstan_clock::{SharedClock, SharedIds};
 use capstan_runtime::{EventRecorder, Stop};
 
 use crate::{
-    certificates::CertificateSigner, metadata::MetadataInformers, persistentvolume::LocalPath, queues::Queues,
+    certificates::CertificateSigner,
+    metadata::MetadataInformers,
+    persistentvolume::LocalPath,
+    queues::{Log, Queues},
 };
 
 /// What single loops need to know beside the cluster's objects.
@@ -21,6 +24,8 @@ pub struct ControllerOptions {
     pub certificate_signer: Option<Arc<dyn CertificateSigner>>,
     /// Where volumes of the default storage class are.
     pub local_path: LocalPath,
+    /// Hears of work that failed, and will be tried again.
+    pub log: Option<Log>,
 }
 
 impl fmt::Debug for ControllerOptions {
@@ -64,8 +69,10 @@ impl ControllerContext {
     #[must_use]
     pub fn new(client: Client, clock: SharedClock, ids: SharedIds, stop: Stop, options: ControllerOptions) -> Self {
         let source = Arc::new(client.clone());
+        // No loop asks who manages which field, and it is often half of an object.
+        let informers = SharedInformerFactory::new(source, Arc::clone(&clock), Arc::clone(&ids));
         ControllerContext {
-            informers: Arc::new(SharedInformerFactory::new(source, Arc::clone(&clock), Arc::clone(&ids))),
+            informers: Arc::new(informers.without_managed_fields()),
             metadata: MetadataInformers::new(&client, Arc::clone(&clock), Arc::clone(&ids)),
             client,
             clock,

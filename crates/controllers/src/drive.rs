@@ -43,7 +43,7 @@ pub(crate) fn drive<R: Reconciler>(
     controller: Controller<R>,
 ) -> BoxFuture<'static, ()> {
     let (stop, queue) = (context.stop.clone(), controller.queue().clone());
-    let failures = context.queues.add(name, queue.clone());
+    let failures = context.queues.add(name, queue.clone(), context.options.log.clone());
     let controller = controller.on_outcome(move |key, outcome| failures.note(key, outcome));
     Box::pin(async move {
         if !synced(&stop, caches).await {

@@ -4,6 +4,7 @@
 //! `run`, which works on what all loops share (a [`ControllerContext`]) until it is told to stop; [`CONTROLLERS`] is
 //! the table of all of them, by upstream's names.
 
+mod admission_policy_status;
 mod attach_detach;
 mod bootstrap;
 mod certificates;
@@ -13,6 +14,7 @@ mod controller_ref;
 mod cronjob;
 mod daemonset;
 mod deployment;
+mod device_taint_eviction;
 mod discovery;
 mod disruption;
 mod drive;
@@ -61,7 +63,7 @@ pub use certificates::{CertificateSigner, SigningRequest};
 pub use context::{ControllerContext, ControllerOptions, Descriptor, TokenSigner};
 pub use metadata::MetadataInformers;
 pub use persistentvolume::{LOCAL_PATH_PROVISIONER, LocalPath, RemoveDirectory};
-pub use queues::Queues;
+pub use queues::{Log, Queues};
 pub use run::{UnknownController, run, select};
 
 /// All loops that there are, by upstream's names.
@@ -75,6 +77,7 @@ pub const CONTROLLERS: &[Descriptor] = &[
     Descriptor { name: "cronjob-controller", on_by_default: true, run: cronjob::run },
     Descriptor { name: "daemonset-controller", on_by_default: true, run: daemonset::run },
     Descriptor { name: "deployment-controller", on_by_default: true, run: deployment::run },
+    Descriptor { name: "device-taint-eviction-controller", on_by_default: true, run: device_taint_eviction::run },
     Descriptor { name: "disruption-controller", on_by_default: true, run: disruption::run },
     Descriptor { name: "endpoints-controller", on_by_default: true, run: endpoints::run },
     Descriptor { name: "endpointslice-controller", on_by_default: true, run: endpointslice::run },
@@ -105,5 +108,6 @@ pub const CONTROLLERS: &[Descriptor] = &[
     Descriptor { name: "token-cleaner-controller", on_by_default: false, run: bootstrap::run_cleaner },
     Descriptor { name: "ttl-after-finished-controller", on_by_default: true, run: ttl_after_finished::run },
     Descriptor { name: "ttl-controller", on_by_default: true, run: node_ttl::run },
+    Descriptor { name: "validatingadmissionpolicy-status-controller", on_by_default: true, run: admission_policy_status::run },
     Descriptor { name: "volumeattributesclass-protection-controller", on_by_default: true, run: volume_protection::attributes_classes },
 ];

@@ -105,7 +105,8 @@ impl Object for ObjectMetadata {
 /// Asks for metadata only, whatever is asked for.
 struct AsMetadata(Client);
 
-const ONE: HeaderValue =
+/// What asks for the metadata of an object only.
+pub(crate) const METADATA: HeaderValue =
     HeaderValue::from_static("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json");
 const MANY: HeaderValue =
     HeaderValue::from_static("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json");
@@ -123,7 +124,7 @@ impl Transport for AsMetadata {
         let watches = request.uri().query().is_some_and(|query| query.split('&').any(|part| part == "watch=true"));
         if request.method() == Method::GET || request.method() == Method::PATCH {
             let many = is_collection(request.uri().path()) && !watches;
-            request.headers_mut().insert(header::ACCEPT, if many { MANY } else { ONE });
+            request.headers_mut().insert(header::ACCEPT, if many { MANY } else { METADATA });
         }
         Box::pin(async move { client.send(request).await })
     }

@@ -2,11 +2,14 @@
 
 use std::{
     fmt::{self, Write as _},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use capstan_client::Key;
 use capstan_runtime::{Outcome, metrics::Families, workqueue::PriorityQueue};
+
+/// Where lines for people go.
+pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// The queues of loops that run, by upstream's names. Clones are the same.
 #[derive(Clone, Default)]
@@ -26,8 +29,11 @@ struct Shown {
 }
 
 /// How often the work on keys of one queue has failed, and how the last time.
-#[derive(Default)]
-pub(crate) struct Failures(Mutex<(u64, String)>);
+pub(crate) struct Failures {
+    of: &'static str,
+    noted: Mutex<(u64, String)>,
+    log: Option<Log>,
+}
 
 impl Failures {
     /// Notes how the work on a key has ended.
@@ -38,8 +44,18 @@ impl Failures {
             Outcome::TimedOut => "timed out".to_owned(),
             Outcome::Panicked => "panicked".to_owned(),
         };
-        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *noted = (noted.0 + 1, format!("{key}: {reason}"));
+        // Each failure makes the next attempt later, so these lines become rare by themselves.
+        let line = format!("{key}: {reason}");
+        if let Some(log) = &self.log {
+            log(&format!("{}: {line}", self.of));
+        }
+        let mut noted = self.lock();
+        *noted = (noted.0 + 1, line);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (u64, String)> {
+        // Nothing panics under the lock.
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -50,8 +66,8 @@ impl Queues {
     }
 
     /// One more queue; gives where its failures are to be noted.
-    pub(crate) fn add(&self, name: &'static str, queue: PriorityQueue<Key>) -> Arc<Failures> {
-        let failures: Arc<Failures> = Arc::default();
+    pub(crate) fn add(&self, name: &'static str, queue: PriorityQueue<Key>, log: Option<Log>) -> Arc<Failures> {
+        let failures = Arc::new(Failures { of: name, noted: Mutex::default(), log });
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.push(Shown { name, queue, failures: Arc::clone(&failures) });
         failures
@@ -75,7 +91,7 @@ impl Queues {
             "QUEUE", "DEPTH", "ADDS", "RETRIES", "LONGEST", "FAILED"
         );
         for Shown { name, queue, failures } in all {
-            let (metrics, failures) = (queue.metrics(), failures.0.lock().unwrap_or_else(PoisonError::into_inner));
+            let (metrics, failures) = (queue.metrics(), failures.lock());
             let longest = format!("{:.1}s", metrics.longest_running_processor.as_secs_f64());
             // Writing to a String does not fail.
             let _ = writeln!(
@@ -85,5 +101,27 @@ impl Queues {
             );
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use capstan_runtime::{Action, ReconcileError};
+
+    use super::*;
+
+    #[test]
+    fn failures_are_logged() {
+        let lines: Arc<Mutex<Vec<String>>> = Arc::default();
+        let log: Log = {
+            let lines = Arc::clone(&lines);
+            Arc::new(move |line| lines.lock().unwrap().push(line.to_owned()))
+        };
+        let failures = Failures { of: "replicaset", noted: Mutex::default(), log: Some(log) };
+        let key = Key::new("default", "web");
+        failures.note(&key, &Outcome::Action(Action::Done));
+        failures.note(&key, &Outcome::Error(ReconcileError::retry("no quota")));
+        assert_eq!(*lines.lock().unwrap(), ["replicaset: default/web: no quota"]);
+        assert_eq!(*failures.lock(), (1, "default/web: no quota".to_owned()));
     }
 }

@@ -120,7 +120,7 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
     })
 }
 
-fn specs(pod: &Pod) -> impl Iterator<Item = &PodResourceClaim> {
+pub(crate) fn specs(pod: &Pod) -> impl Iterator<Item = &PodResourceClaim> {
     pod.spec.as_ref().and_then(|spec| spec.resource_claims.as_ref()).into_iter().flatten()
 }
 
@@ -144,7 +144,7 @@ fn is_scheduled(pod: &Pod) -> bool {
 
 /// What is known of the claim that stands for one of a pod.
 #[derive(Debug, PartialEq, Eq)]
-enum Named<'a> {
+pub(crate) enum Named<'a> {
     /// It has this name, and was made for the pod if so said.
     Yes { name: &'a str, made: bool },
     /// None is needed.
@@ -153,7 +153,7 @@ enum Named<'a> {
     NotYet,
 }
 
-fn name_of<'a>(pod: &'a Pod, spec: &'a PodResourceClaim) -> Result<Named<'a>, String> {
+pub(crate) fn name_of<'a>(pod: &'a Pod, spec: &'a PodResourceClaim) -> Result<Named<'a>, String> {
     if let Some(name) = &spec.resource_claim_name {
         return Ok(Named::Yes { name, made: false });
     }
@@ -225,7 +225,7 @@ fn check_is_for_pod(pod: &Pod, claim: &ResourceClaim) -> Result<(), String> {
     Err(format!("ResourceClaim {claim} was not created for Pod {pod} (Pod is not owner)"))
 }
 
-fn reserved_for(claim: &ResourceClaim) -> &[ResourceClaimConsumerReference] {
+pub(crate) fn reserved_for(claim: &ResourceClaim) -> &[ResourceClaimConsumerReference] {
     claim.status.as_ref().and_then(|status| status.reserved_for.as_deref()).unwrap_or_default()
 }
 

@@ -33,6 +33,7 @@ pub(super) async fn controllers(
     install::<StorageClass>(&inside.installer(), default_storage_class()).await?;
     let keys = Arc::new(Keys(Arc::clone(&inside.running.pki)));
     let volumes = place.directory.join("volumes");
+    let journal = Arc::clone(&inside.journal);
     let options = ControllerOptions {
         root_ca: inside.running.pki.ca.own.certificate.clone(),
         token_signer: Some(Arc::clone(&keys) as Arc<dyn TokenSigner>),
@@ -45,6 +46,10 @@ pub(super) async fn controllers(
                 _ => Ok(()),
             })),
         },
+        log: Some(Arc::new(move |line| {
+            let (of, what) = line.split_once(": ").unwrap_or((CONTROLLER_MANAGER, line));
+            journal.say(of, what);
+        })),
     };
     // One reads for all; each writes in its own name.
     let reader = inside.client(CONTROLLER_MANAGER, inside::controller_manager(), CONTROLLER_MANAGER);

@@ -126,10 +126,17 @@ pub(super) fn plan(cron: &CronJob, jobs: &[&Job], now: Timestamp) -> Plan {
     plan
 }
 
+/// The time that a Job was made for; none if somebody else has made it.
+fn scheduled(job: &Job) -> Option<Timestamp> {
+    job.metadata.annotations.as_ref()?.get(SCHEDULED_TIMESTAMP)?.parse().ok()
+}
+
 /// Deletes the oldest of the Jobs that ended in one way, beyond those to keep.
 fn clean_up(plan: &mut Plan, jobs: &[&Job], limit: Option<i32>, end: &str) {
     let Some(limit) = limit else { return };
-    let mut jobs: Vec<&Job> = jobs.iter().copied().filter(|job| ended(job) == Some(end)).collect();
+    // Whoever died between making a Job and writing down its time would make it again if it was gone.
+    let is_known = |job: &Job| scheduled(job).is_none_or(|at| plan.status.last_schedule_time >= Some(Time(at)));
+    let mut jobs: Vec<&Job> = jobs.iter().copied().filter(|job| ended(job) == Some(end) && is_known(job)).collect();
     jobs.sort_by_key(|job| {
         let started = job.status.as_ref().and_then(|status| status.start_time.clone()).map(|time| time.0);
         (started.is_none(), started, job.metadata.name.clone())
@@ -159,6 +166,8 @@ fn look_at_jobs(plan: &mut Plan, jobs: &[&Job]) {
                 if end == "Complete" && completed > plan.status.last_successful_time {
                     plan.status.last_successful_time = completed;
                 }
+                let at = scheduled(job).map(time);
+                plan.status.last_schedule_time = at.max(plan.status.last_schedule_time.take());
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use capstan_clock::Timestamp;
+use capstan_clock::{Moment, Timestamp};
 use k8s_openapi::{
     api::core::v1::{Node, NodeCondition},
     apimachinery::pkg::apis::meta::v1::Time,
@@ -20,10 +20,19 @@ const CONDITIONS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPr
 /// What was last heard of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Health {
-    /// When this loop last heard of it, by its own clock.
-    pub(super) heard: Timestamp,
+    /// When this loop last heard of it, whatever the date was: dates jump.
+    heard: Moment,
+    /// How long it had been silent then.
+    silent: Duration,
     ready: Option<NodeCondition>,
     renewed: Option<Timestamp>,
+}
+
+impl Health {
+    /// It is heard of.
+    pub(super) fn hear(&mut self, moment: Moment) {
+        (self.heard, self.silent) = (moment, Duration::ZERO);
+    }
 }
 
 /// What a look at a node shows.
@@ -46,25 +55,32 @@ pub(super) fn ready(node: &Node) -> Option<&NodeCondition> {
 }
 
 /// Looks at a node and the time at which it last renewed its lease.
-pub(super) fn look(health: &mut Option<Health>, node: &Node, renewed: Option<Timestamp>, now: Timestamp) -> Seen {
+pub(super) fn look(
+    health: &mut Option<Health>,
+    node: &Node,
+    renewed: Option<Timestamp>,
+    now: Timestamp,
+    moment: Moment,
+) -> Seen {
     let current = ready(node);
     let created = node.metadata.creation_timestamp.as_ref().map_or(now, |time| time.0);
     let grace = if current.is_some() { MONITOR_GRACE_PERIOD } else { STARTUP_GRACE_PERIOD };
-    let first = if current.is_some() { now } else { created };
-    let health = health.get_or_insert_with(|| Health { heard: first, ready: current.cloned(), renewed: None });
+    let age = || Duration::try_from(now.duration_since(created)).unwrap_or_default();
+    let silent = || if current.is_some() { Duration::ZERO } else { age() };
+    let new = || Health { heard: moment, silent: silent(), ready: current.cloned(), renewed: None };
+    let health = health.get_or_insert_with(new);
     let beat = |condition: Option<&NodeCondition>| condition.map(|condition| condition.last_heartbeat_time.clone());
     if beat(health.ready.as_ref()) != beat(current) {
-        health.heard = now;
+        health.hear(moment);
     }
     health.ready = current.cloned();
-    if renewed.is_some() && health.renewed < renewed {
+    // Any change is a sign of life, also one to an earlier date.
+    if renewed.is_some() && health.renewed != renewed {
         health.renewed = renewed;
-        health.heard = now;
+        health.hear(moment);
     }
     let before = current.map_or("Unknown", |condition| &condition.status).to_owned();
-    let is_silent =
-        now.duration_since(health.heard) > k8s_openapi::jiff::SignedDuration::try_from(grace).unwrap_or_default();
-    if !is_silent {
+    if moment.since(health.heard).saturating_add(health.silent) <= grace {
         return Seen { before, ready: current.map(|condition| condition.status.clone()), conditions: None };
     }
     let unknown = unknown(conditions(node), created, now);
@@ -116,7 +132,8 @@ mod tests {
         let mut health = None;
         for (look_, expected) in looks {
             let mut words = look_.split(' ');
-            let now = words.next().unwrap().parse().unwrap();
+            let now: u32 = words.next().unwrap().parse().unwrap();
+            let moment = Moment(Duration::from_secs(now.into()));
             let (mut node, mut renewed) = (json!({"metadata": {"creationTimestamp": at(0).to_string()}}), None);
             for word in words {
                 match (word.as_bytes()[0], &word[1..]) {
@@ -130,7 +147,7 @@ mod tests {
                     (_, second) => renewed = Some(at(second.parse().unwrap())),
                 }
             }
-            let seen = look(&mut health, &serde_json::from_value(node).unwrap(), renewed, at(now));
+            let seen = look(&mut health, &serde_json::from_value(node).unwrap(), renewed, at(now), moment);
             let writes = seen.conditions.iter().flatten();
             let writes: Vec<_> = writes.map(|condition| condition.reason.clone().unwrap_or_default()).collect();
             let found = format!("{} {} {}", seen.before, seen.ready.unwrap_or_default(), writes.join(","));

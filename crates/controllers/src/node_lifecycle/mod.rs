@@ -176,8 +176,7 @@ impl Shared {
                 }
             }
             Turn::Back => {
-                let now = self.clock.now();
-                self.state(|state| state.health.values_mut().flatten().for_each(|health| health.heard = now));
+                self.state(|state| state.health.values_mut().flatten().for_each(|health| health.hear(now)));
             }
         }
     }
@@ -219,7 +218,7 @@ impl Shared {
             let renewed = self.leases.namespace(LEASE_NAMESPACE).get(name(&node));
             let renewed = renewed.and_then(|lease| Some(lease.spec.as_ref()?.renew_time.as_ref()?.0));
             let mut health = self.state(|state| state.health.get(name(&node)).cloned().flatten());
-            let seen = health::look(&mut health, &node, renewed, self.clock.now());
+            let seen = health::look(&mut health, &node, renewed, self.clock.now(), self.clock.monotonic());
             if let Some(conditions) = &seen.conditions {
                 let mut changed = node.clone();
                 changed.status.get_or_insert_default().conditions = Some(conditions.clone());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use capstan_clock::Timestamp;
+use capstan_clock::Moment;
 use k8s_openapi::api::autoscaling::v2::{HPAScalingPolicy, HPAScalingRules, HorizontalPodAutoscalerBehavior};
 
 /// How long a recommendation keeps an autoscaler without a behaviour from going below it.
@@ -18,10 +18,11 @@ pub(super) type Said = (bool, &'static str, String);
 #[derive(Clone, Copy, Debug)]
 struct At<T> {
     value: T,
-    time: Timestamp,
+    time: Moment,
 }
 
-/// What was recommended and done for one autoscaler. What no window reaches any more is dropped.
+/// What was recommended and done for one autoscaler. What no window reaches any more is dropped. Windows
+/// are counted by moments: dates jump.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
     recommendations: Vec<At<i32>>,
@@ -38,9 +39,9 @@ pub(super) struct Wish {
     pub(super) max: i32,
 }
 
-fn before(now: Timestamp, seconds: i32) -> Timestamp {
-    let duration = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
-    now.saturating_sub(duration).unwrap_or(Timestamp::MIN)
+/// The moment so many seconds ago, unless that is before all moments.
+fn before(now: Moment, seconds: i32) -> Option<Moment> {
+    now.0.checked_sub(Duration::from_secs(u64::try_from(seconds).unwrap_or_default())).map(Moment)
 }
 
 fn of(yes: bool, (reason, message): (&'static str, &str)) -> Said {
@@ -74,14 +75,14 @@ pub(super) struct Normalized {
 
 impl History {
     /// The size at the first look counts as recommended, so that a restart does not shrink anything at once.
-    pub(super) fn begin(&mut self, current: i32, now: Timestamp) {
+    pub(super) fn begin(&mut self, current: i32, now: Moment) {
         if self.recommendations.is_empty() {
             self.recommendations.push(At { value: current, time: now });
         }
     }
 
-    fn recommend(&mut self, desired: i32, keep_from: Timestamp, now: Timestamp) {
-        self.recommendations.retain(|recommendation| recommendation.time >= keep_from);
+    fn recommend(&mut self, desired: i32, keep_from: Option<Moment>, now: Moment) {
+        self.recommendations.retain(|recommendation| Some(recommendation.time) >= keep_from);
         self.recommendations.push(At { value: desired, time: now });
     }
 
@@ -90,7 +91,7 @@ impl History {
         &mut self,
         wish: Wish,
         behavior: Option<&HorizontalPodAutoscalerBehavior>,
-        now: Timestamp,
+        now: Moment,
     ) -> Normalized {
         let (stabilized, why, (replicas, limit)) = match behavior {
             None => {
@@ -106,9 +107,9 @@ impl History {
         Normalized { replicas, able, limited: of(replicas != stabilized, limit) }
     }
 
-    fn stabilize(&mut self, desired: i32, now: Timestamp) -> i32 {
-        let cutoff = now.saturating_sub(DOWNSCALE_STABILISATION).unwrap_or(Timestamp::MIN);
-        let recent = self.recommendations.iter().filter(|recommendation| recommendation.time >= cutoff);
+    fn stabilize(&mut self, desired: i32, now: Moment) -> i32 {
+        let cutoff = now.0.checked_sub(DOWNSCALE_STABILISATION).map(Moment);
+        let recent = self.recommendations.iter().filter(|recommendation| Some(recommendation.time) >= cutoff);
         let highest = recent.map(|recommendation| recommendation.value).max().unwrap_or(desired).max(desired);
         self.recommend(desired, cutoff, now);
         highest
@@ -118,15 +119,15 @@ impl History {
         &mut self,
         wish: Wish,
         behavior: &HorizontalPodAutoscalerBehavior,
-        now: Timestamp,
+        now: Moment,
     ) -> (i32, (&'static str, &'static str)) {
         let window = |rules: Option<&HPAScalingRules>, default: i32| {
             before(now, rules.and_then(|rules| rules.stabilization_window_seconds).unwrap_or(default))
         };
         let up_cutoff = window(behavior.scale_up.as_ref(), 0);
         let down_cutoff = window(behavior.scale_down.as_ref(), DOWNSCALE_STABILISATION.as_secs() as i32);
-        let after = |cutoff: Timestamp| {
-            let recent = self.recommendations.iter().filter(move |recommendation| recommendation.time > cutoff);
+        let after = |cutoff: Option<Moment>| {
+            let recent = self.recommendations.iter().filter(move |recommendation| Some(recommendation.time) > cutoff);
             recent.map(|recommendation| recommendation.value)
         };
         let up = after(up_cutoff).fold(wish.desired, i32::min);
@@ -141,7 +142,7 @@ impl History {
         &self,
         wish: Wish,
         behavior: &HorizontalPodAutoscalerBehavior,
-        now: Timestamp,
+        now: Moment,
     ) -> (i32, (&'static str, &'static str)) {
         let Wish { current, desired, min, max } = wish;
         if desired > current {
@@ -160,7 +161,7 @@ impl History {
         (desired, WITHIN)
     }
 
-    fn limit(&self, current: i32, rules: Option<&HPAScalingRules>, direction: Direction, now: Timestamp) -> i32 {
+    fn limit(&self, current: i32, rules: Option<&HPAScalingRules>, direction: Direction, now: Moment) -> i32 {
         let select = rules.and_then(|rules| rules.select_policy.as_deref()).unwrap_or("Max");
         if select == "Disabled" {
             return current;
@@ -173,10 +174,10 @@ impl History {
         limit.unwrap_or(if direction == Direction::Up { i32::MAX } else { i32::MIN })
     }
 
-    fn limit_of(&self, current: i32, policy: &HPAScalingPolicy, direction: Direction, now: Timestamp) -> i32 {
+    fn limit_of(&self, current: i32, policy: &HPAScalingPolicy, direction: Direction, now: Moment) -> i32 {
         let cutoff = before(now, policy.period_seconds);
         let since = |changes: &[At<i32>]| -> i32 {
-            changes.iter().filter(|change| change.time > cutoff).map(|change| change.value).sum()
+            changes.iter().filter(|change| Some(change.time) > cutoff).map(|change| change.value).sum()
         };
         let at_start = current - since(&self.ups) + since(&self.downs);
         let part = f64::from(policy.value) / 100.0;
@@ -194,7 +195,7 @@ impl History {
         from: i32,
         to: i32,
         behavior: Option<&HorizontalPodAutoscalerBehavior>,
-        now: Timestamp,
+        now: Moment,
     ) {
         let Some(behavior) = behavior else { return };
         let (changes, rules) = if to > from {
@@ -205,7 +206,7 @@ impl History {
         let policies = rules.and_then(|rules| rules.policies.as_deref()).unwrap_or_default();
         let longest = policies.iter().map(|policy| policy.period_seconds).max().unwrap_or_default();
         let cutoff = before(now, longest);
-        changes.retain(|change| change.time >= cutoff);
+        changes.retain(|change| Some(change.time) >= cutoff);
         changes.push(At { value: (to - from).abs(), time: now });
     }
 }
@@ -233,8 +234,8 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn at(seconds: i64) -> Timestamp {
-        Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+    fn at(seconds: u64) -> Moment {
+        Moment(Duration::from_secs(seconds))
     }
 
     fn behavior(value: Value) -> HorizontalPodAutoscalerBehavior {

@@ -208,8 +208,8 @@ impl Autoscaler {
         };
         let message = "the HPA controller was able to get the target's current scale";
         status.condition("AbleToScale", (true, "SucceededGetScale", message.to_owned()));
-        let current = scale.spec_replicas;
-        self.with_history(key, |history| history.begin(current, status.now));
+        let (current, moment) = (scale.spec_replicas, self.clock.monotonic());
+        self.with_history(key, |history| history.begin(current, moment));
         let (min, max) = (hpa.spec.min_replicas.unwrap_or(1), hpa.spec.max_replicas);
         let (desired, reason, statuses) = if current == 0 {
             let message = "scaling is disabled since the replica count of the target is zero";
@@ -234,7 +234,7 @@ impl Autoscaler {
                     };
                     let wish = Wish { current, desired: wanted.replicas, min, max };
                     let behavior = hpa.spec.behavior.as_ref();
-                    let normalized = self.with_history(key, |history| history.normalize(wish, behavior, status.now));
+                    let normalized = self.with_history(key, |history| history.normalize(wish, behavior, moment));
                     status.condition("AbleToScale", normalized.able);
                     status.condition("ScalingLimited", normalized.limited);
                     (normalized.replicas, reason, wanted.statuses)
@@ -256,7 +256,7 @@ impl Autoscaler {
         status.condition("AbleToScale", (true, "SucceededRescale", message));
         self.recorder.normal(hpa, "SuccessfulRescale", format!("New size: {desired}; reason: {reason}"));
         let behavior = hpa.spec.behavior.as_ref();
-        self.with_history(key, |history| history.scaled(current, desired, behavior, status.now));
+        self.with_history(key, |history| history.scaled(current, desired, behavior, moment));
         status.set(current, desired, statuses, true);
     }
 

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use capstan_api::{Resource, object::Object, options::DeleteOptions};
 use capstan_client::{Api, Client, Error, Key};
 use capstan_runtime::record::Referent;
+use http::{HeaderValue, header};
 use k8s_openapi::{
     api::core::v1::{Pod, PodTemplateSpec},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
@@ -13,6 +15,7 @@ use k8s_openapi::{
 use super::expectations::Expectations;
 use crate::{
     controller_ref::{is_namespace_terminating, reference_to},
+    metadata::{METADATA, ObjectMetadata},
     recorder::Recorder,
 };
 
@@ -47,18 +50,34 @@ pub(crate) fn pod_from_template<O: Resource + Object>(template: &PodTemplateSpec
     }
 }
 
+/// The JSON of a pod.
+pub(crate) fn encode(pod: &Pod) -> Result<Bytes, Error> {
+    serde_json::to_vec(pod).map(Bytes::from).map_err(|error| Error::Decode(error.to_string()))
+}
+
 impl PodControl {
     fn pods(&self, namespace: &str) -> Api<Pod> {
         Api::namespaced(&self.client, namespace)
     }
 
     /// Creates a pod. In a namespace that goes away nothing is told: whatever is created there fails.
-    pub(crate) async fn create<O: Resource + Object + Referent>(&self, owner: &O, pod: &Pod) -> Result<Pod, Error> {
-        match self.pods(owner.identity().namespace).create(pod).await {
+    pub(crate) async fn create<O: Resource + Object + Referent>(&self, owner: &O, pod: &Pod) -> Result<(), Error> {
+        self.create_encoded(owner, encode(pod)?).await
+    }
+
+    /// Creates a pod from its JSON. Of many pods that differ in nothing but the names that the server makes, that is
+    /// written once; and of what was created only the name and the version are read.
+    pub(crate) async fn create_encoded<O>(&self, owner: &O, pod: Bytes) -> Result<(), Error>
+    where
+        O: Resource + Object + Referent,
+    {
+        let request = self.client.rest().post().resource(&Pod::gvr()).namespace(owner.identity().namespace);
+        let request = request.raw_body(HeaderValue::from_static("application/json"), pod);
+        match request.header(header::ACCEPT, METADATA).into::<ObjectMetadata>().await {
             Ok(created) => {
-                self.expectations.created(&Key::of(owner), &created);
-                self.events.normal(owner, "SuccessfulCreate", format!("Created pod: {}", created.identity().name));
-                Ok(created)
+                self.expectations.created_as::<Pod>(&Key::of(owner), &created);
+                self.events.normal(owner, "SuccessfulCreate", format!("Created pod: {}", created.name));
+                Ok(())
             }
             Err(error) => {
                 if !is_namespace_terminating(&error) {

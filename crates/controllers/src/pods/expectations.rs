@@ -66,6 +66,11 @@ impl Expectations {
 
     /// An object was created, or changed.
     pub(crate) fn created<K: Object + Resource>(&self, owner: &Key, object: &K) {
+        self.created_as::<K>(owner, object);
+    }
+
+    /// The same of an object of which not all is known.
+    pub(crate) fn created_as<K: Resource + 'static>(&self, owner: &Key, object: &impl Object) {
         let written = version(object.identity().resource_version);
         self.note(owner, |pending| pending.created.push((TypeId::of::<K>(), Key::of(object), written)));
     }

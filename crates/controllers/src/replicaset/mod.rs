@@ -23,7 +23,7 @@ use crate::{
     drive::{drive, filled},
     pods::{
         self,
-        control::{PodControl, pod_from_template},
+        control::{PodControl, encode, pod_from_template},
         expectations::{Expectations, RECHECK},
         rank::sort_for_deletion,
     },
@@ -34,6 +34,9 @@ use status::{Counts, Failure};
 
 /// So many pods are created or deleted at most before the cache is asked again.
 const BURST_REPLICAS: usize = 500;
+
+/// How long more changes of pods are waited for: a thousand pods that become ready are a few statuses, not hundreds.
+const BATCH_PERIOD: Duration = Duration::from_millis(5);
 
 /// A kind that wants a number of pods like its template.
 pub(crate) trait Replicated: Resource + Object + Clone + Serialize + serde::de::DeserializeOwned {
@@ -82,7 +85,7 @@ fn run_kind<K: Replicated>(context: &ControllerContext) -> BoxFuture<'static, ()
         queue,
         owners: owners.lister(),
         selector: K::selector,
-        batch: Duration::ZERO,
+        batch: BATCH_PERIOD,
     });
     drive(context, K::QUEUE, vec![filled(&owners), filled(&pods)], controller)
 }
@@ -130,14 +133,15 @@ impl<K: Replicated> ReplicaSetLoop<K> {
 
     async fn create(&self, owner: &Arc<K>, missing: usize) -> Result<(), Error> {
         let Some(template) = owner.template() else { return Ok(()) };
-        let pod = Arc::new(pod_from_template(template, &**owner));
+        let pod = pod_from_template(template, &**owner);
         if pod.metadata.labels.as_ref().is_none_or(std::collections::BTreeMap::is_empty) {
             return Err(Error::Decode("unable to create pods, no labels".to_owned()));
         }
+        let pod = encode(&pod)?;
         slow_start_batch(missing, SLOW_START_INITIAL_BATCH_SIZE, |_| {
-            let (control, owner, pod) = (self.control.clone(), Arc::clone(owner), Arc::clone(&pod));
+            let (control, owner, pod) = (self.control.clone(), Arc::clone(owner), pod.clone());
             async move {
-                match control.create(&*owner, &pod).await {
+                match control.create_encoded(&*owner, pod).await {
                     Err(error) if !is_namespace_terminating(&error) => Err(error),
                     _ => Ok(()),
                 }

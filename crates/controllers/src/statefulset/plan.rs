@@ -172,7 +172,8 @@ fn remove_condemned(
     }
 }
 
-/// Deletes pods of old revisions, the last first, as long as not too many are unavailable.
+/// Deletes pods of old revisions, the last first: one, after those behind it are new and available, or as many as may
+/// be unavailable, if the set says how many that are.
 fn replace_old(plan: &mut Plan, spec: &StatefulSetSpec, replicas: &[&Pod], update: &str, now: Timestamp) {
     let strategy = spec.update_strategy.as_ref();
     if strategy.and_then(|strategy| strategy.type_.as_deref()) == Some("OnDelete") {
@@ -181,12 +182,21 @@ fn replace_old(plan: &mut Plan, spec: &StatefulSetSpec, replicas: &[&Pod], updat
     let rolling = strategy.and_then(|strategy| strategy.rolling_update.as_ref());
     let partition = rolling.and_then(|rolling| rolling.partition).unwrap_or_default();
     let partition = usize::try_from(partition).unwrap_or_default();
-    let max = rolling.and_then(|rolling| rolling.max_unavailable.as_ref());
-    let max = max.map_or(1, |max| scaled(Some(max), spec.replicas.unwrap_or(1), false)).max(1);
-    let min_ready = spec.min_ready_seconds.unwrap_or_default();
-    let unavailable = count(replicas.iter().filter(|pod| is_unavailable(pod, min_ready, now)).count());
-    let room = usize::try_from(max - unavailable).unwrap_or_default();
-    let old = replicas.iter().skip(partition).rev().filter(|pod| revision(pod) != update && !is_deleted(pod));
+    let is_unavailable = |pod: &Pod| is_unavailable(pod, spec.min_ready_seconds.unwrap_or_default(), now);
+    let is_old = |pod: &Pod| revision(pod) != update && !is_deleted(pod);
+    let room = match rolling.and_then(|rolling| rolling.max_unavailable.as_ref()) {
+        // What is old may be what is broken, so whether it is available does not count.
+        None => {
+            let mut behind = replicas.iter().skip(partition).rev();
+            usize::from(behind.find(|pod| is_old(pod) || is_unavailable(pod)).is_some_and(|pod| is_old(pod)))
+        }
+        Some(max) => {
+            let max = scaled(Some(max), spec.replicas.unwrap_or(1), false).max(1);
+            let unavailable = count(replicas.iter().filter(|pod| is_unavailable(pod)).count());
+            usize::try_from(max - unavailable).unwrap_or_default()
+        }
+    };
+    let old = replicas.iter().skip(partition).rev().filter(|pod| is_old(pod));
     plan.steps.extend(old.take(room).map(|pod| Step::Delete(Box::new((*pod).clone()))));
 }
 

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicI64, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -14,7 +14,7 @@ use capstan_api::{
     options::{DeleteOptions, ListOptions},
 };
 use capstan_client::{Api, Body, BoxFuture, Client, Error, Transport};
-use capstan_clock::{Clock as _, ManualClock, SeededIds};
+use capstan_clock::{Clock, ManualClock, Moment, SeededIds, Sleep, Timestamp};
 use capstan_controllers::{CONTROLLERS, ControllerContext, ControllerOptions, TokenSigner};
 use capstan_runtime::Stopper;
 use capstan_server::{Config, Server, authorization::UserInfo};
@@ -25,9 +25,46 @@ use serde_json::{Value, json};
 /// How long anything may take, in virtual seconds.
 const PATIENCE: u64 = 3600;
 
+/// A clock that obeys, and whose date somebody may set.
+#[derive(Clone, Debug)]
+pub(crate) struct JumpingClock {
+    steady: ManualClock,
+    ahead: Arc<AtomicI64>,
+}
+
+impl JumpingClock {
+    fn at(now: Timestamp) -> Self {
+        JumpingClock { steady: ManualClock::at(now), ahead: Arc::default() }
+    }
+
+    pub(crate) fn advance(&self, duration: Duration) {
+        self.steady.advance(duration);
+    }
+
+    /// The date is another one, and no time has gone by.
+    pub(crate) fn jump(&self, seconds: i64) {
+        self.ahead.fetch_add(seconds, Ordering::SeqCst);
+    }
+}
+
+impl Clock for JumpingClock {
+    fn now(&self) -> Timestamp {
+        let ahead = self.ahead.load(Ordering::SeqCst);
+        Timestamp::from_nanosecond(self.steady.now().as_nanosecond() + i128::from(ahead) * 1_000_000_000).unwrap()
+    }
+
+    fn monotonic(&self) -> Moment {
+        self.steady.monotonic()
+    }
+
+    fn sleep_until(&self, deadline: Moment) -> Sleep {
+        self.steady.sleep_until(deadline)
+    }
+}
+
 /// A server on a clock that obeys.
 pub(crate) struct Cluster {
-    pub(crate) clock: ManualClock,
+    pub(crate) clock: JumpingClock,
     pub(crate) client: Client,
     server: Server,
 }
@@ -111,7 +148,7 @@ impl Manager {
 
 impl Cluster {
     pub(crate) async fn new() -> Self {
-        let clock = ManualClock::at("2026-01-01T00:00:00Z".parse().unwrap());
+        let clock = JumpingClock::at("2026-01-01T00:00:00Z".parse().unwrap());
         // Pods need no account here.
         let config = Config {
             disable_admission: vec!["ServiceAccount".to_owned()],

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "all of it is a test")]
 
+mod clocks;
 mod deletion;
 mod harness;
 mod identity;

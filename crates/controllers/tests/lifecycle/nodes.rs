@@ -10,7 +10,7 @@ const EVICTION: &str = "taint-eviction-controller";
 const POD_GC: &str = "pod-garbage-collector-controller";
 
 /// A node that is well, and its lease.
-async fn node(cluster: &Cluster, name: &str) {
+pub(crate) async fn node(cluster: &Cluster, name: &str) {
     let now = cluster.now();
     let condition = |type_: &str, status: &str| json!({"type": type_, "status": status, "lastHeartbeatTime": now, "lastTransitionTime": now, "reason": "R"});
     cluster.create("v1/nodes", "", named("v1", "Node", name)).await;
@@ -29,7 +29,7 @@ fn micro(time: &str) -> String {
 }
 
 /// The node is heard of.
-async fn renew(cluster: &Cluster, name: &str) {
+pub(crate) async fn renew(cluster: &Cluster, name: &str) {
     let patch = Patch::Merge(json!({"spec": {"renewTime": micro(&cluster.now())}}));
     cluster.api("coordination.k8s.io/v1/leases", "kube-node-lease").patch(name, &patch).await.unwrap();
 }
@@ -42,7 +42,7 @@ async fn pod_on(cluster: &Cluster, name: &str, node: &str, tolerations: Value) {
     cluster.api("v1/pods", "default").patch_status(name, &patch).await.unwrap();
 }
 
-async fn taints(cluster: &Cluster, name: &str) -> String {
+pub(crate) async fn taints(cluster: &Cluster, name: &str) -> String {
     let node = cluster.get("v1/nodes", "", name).await.unwrap();
     let taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
     let each = |taint: &Value| format!("{}:{}", taint["key"].as_str().unwrap(), taint["effect"].as_str().unwrap());

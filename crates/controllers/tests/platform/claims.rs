@@ -2,9 +2,9 @@
 
 use k8s_openapi::api::{
     core::v1::Pod,
-    resource::v1::{ResourceClaim, ResourceClaimTemplate},
+    resource::v1::{ResourceClaim, ResourceClaimTemplate, ResourceSlice},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::Cluster;
 
@@ -72,4 +72,63 @@ async fn pods_get_their_claims_and_leave_them() {
         assert!(running.requests() - before <= 8, "{}", running.requests() - before);
         running.kill();
     }
+}
+
+#[tokio::test]
+async fn pods_leave_tainted_devices() {
+    let cluster = Cluster::start().await;
+    let running = cluster.run(&["device-taint-eviction-controller"]);
+    let slice = |generation: u64, taints: Value| {
+        json!({"driver": "d", "allNodes": true, "devices": [{"name": "one", "taints": taints}, {"name": "two"}],
+               "pool": {"name": "p", "generation": generation, "resourceSliceCount": 1}})
+    };
+    let _: ResourceSlice = cluster.create(json!({"metadata": {"name": "s"}, "spec": slice(1, json!([]))})).await;
+    let patient = json!([{"key": "broken", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}]);
+    for (name, device, tolerations) in
+        [("hasty", "one", json!([])), ("patient", "one", patient), ("elsewhere", "two", json!([]))]
+    {
+        let request = json!({"name": "r", "exactly": {"deviceClassName": "c"}});
+        let claim: ResourceClaim =
+            cluster.create(json!({"metadata": {"name": name}, "spec": {"devices": {"requests": [request]}}})).await;
+        let pod: Pod = cluster
+            .create(json!({"metadata": {"name": name}, "spec": {
+                "nodeName": "n", "resourceClaims": [{"name": "dev", "resourceClaimName": name}],
+                "containers": [{"name": "c", "image": "i"}]}}))
+            .await;
+        let result = json!({"request": "r", "driver": "d", "pool": "p", "device": device, "tolerations": tolerations});
+        cluster
+            .set_status(
+                &claim,
+                json!({"allocation": {"devices": {"results": [result]}},
+                       "reservedFor": [{"resource": "pods", "name": name, "uid": pod.metadata.uid}]}),
+            )
+            .await;
+    }
+    let is_leaving = |pod: &Pod| pod.metadata.deletion_timestamp.is_some();
+    let leaving = || async {
+        let pods = cluster.list::<Pod>("default").await;
+        pods.iter().filter(|pod| is_leaving(pod)).filter_map(|pod| pod.metadata.name.clone()).collect::<Vec<_>>()
+    };
+    cluster.pass(&running, 3).await;
+    assert!(leaving().await.is_empty());
+
+    let broken = json!([{"key": "broken", "effect": "NoExecute"}, {"key": "slow", "effect": "NoSchedule"}]);
+    let _: ResourceSlice = cluster.merge("", "s", json!({"spec": slice(2, broken)})).await;
+    cluster.pass(&running, 30).await;
+    assert_eq!(leaving().await, ["hasty"]);
+    let hasty: Pod = cluster.get("default", "hasty").await.unwrap();
+    let conditions = hasty.status.unwrap().conditions.unwrap();
+    let why = conditions.iter().find(|condition| condition.type_ == "DisruptionTarget").unwrap();
+    assert_eq!(why.reason.as_deref(), Some("DeletionByDeviceTaintManager"));
+    cluster.event("default", "Normal DeviceTaintManagerEviction Marking for deletion").await;
+
+    // The device is mended before the patient one has to go.
+    let _: ResourceSlice = cluster.merge("", "s", json!({"spec": slice(3, json!([]))})).await;
+    cluster.event("default", "Normal DeviceTaintManagerEviction Cancelling deletion").await;
+    cluster.pass(&running, 60).await;
+    assert_eq!(leaving().await, ["hasty"]);
+    let before = running.requests();
+    cluster.pass(&running, 60).await;
+    assert!(running.requests() - before <= 6, "{}", running.requests() - before);
+    running.kill();
 }

@@ -8,4 +8,5 @@ mod certificates;
 mod claims;
 mod harness;
 mod network;
+mod policies;
 mod storage;

@@ -9,7 +9,7 @@ use k8s_openapi::api::{
 
 use crate::{cluster::Cluster, job::end};
 
-fn cron(schedule: &str, more: &str) -> String {
+pub(crate) fn cron(schedule: &str, more: &str) -> String {
     format!(
         "{{apiVersion: batch/v1, kind: CronJob, metadata: {{name: tick}}, spec: {{schedule: '{schedule}', {more}
            jobTemplate: {{spec: {{template:

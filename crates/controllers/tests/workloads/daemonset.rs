@@ -15,7 +15,7 @@ fn agent(more: &str) -> String {
     )
 }
 
-async fn add_node(cluster: &Cluster, name: &str, os: &str) {
+pub(crate) async fn add_node(cluster: &Cluster, name: &str, os: &str) {
     let text = format!("{{apiVersion: v1, kind: Node, metadata: {{name: {name}, labels: {{os: {os}}}}}}}");
     cluster.create::<Node>(&text).await;
     // A new node is tainted until it is ready.

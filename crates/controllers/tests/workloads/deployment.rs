@@ -280,7 +280,7 @@ async fn replication_controllers_do_the_same() {
 }
 
 /// How many writes the loops make in a minute in which nobody else does anything.
-async fn writes_in_a_minute(cluster: &Cluster) -> u64 {
+pub(crate) async fn writes_in_a_minute(cluster: &Cluster) -> u64 {
     let before = cluster.writes.load(std::sync::atomic::Ordering::SeqCst);
     for _ in 0..60 {
         cluster.clock.advance(Duration::from_secs(1));

@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "all of it is a test")]
 
+mod bad_input;
 mod cluster;
 mod convergence;
+mod cost;
 mod cronjob;
 mod daemonset;
 mod deployment;

@@ -7,7 +7,7 @@ use k8s_openapi::api::{
 
 use crate::cluster::Cluster;
 
-fn web(more: &str) -> String {
+pub(crate) fn web(more: &str) -> String {
     format!(
         "{{apiVersion: apps/v1, kind: StatefulSet, metadata: {{name: web}},
            spec: {{replicas: 3, serviceName: web, {more}
@@ -19,7 +19,7 @@ fn web(more: &str) -> String {
 }
 
 /// The pods and their images.
-async fn pods(cluster: &Cluster) -> Vec<String> {
+pub(crate) async fn pods(cluster: &Cluster) -> Vec<String> {
     let mut pods: Vec<_> = cluster.list::<Pod>().await;
     pods.retain(|pod| pod.metadata.deletion_timestamp.is_none());
     let mut pods: Vec<_> = pods
@@ -42,7 +42,7 @@ async fn claims(cluster: &Cluster) -> Vec<(String, Vec<String>)> {
     claims
 }
 
-fn is_done(set: &StatefulSet) -> bool {
+pub(crate) fn is_done(set: &StatefulSet) -> bool {
     let status = set.status.clone().unwrap_or_default();
     let wanted = set.spec.as_ref().unwrap().replicas.unwrap();
     status.observed_generation == set.metadata.generation
@@ -50,7 +50,7 @@ fn is_done(set: &StatefulSet) -> bool {
         && status.current_revision == status.update_revision
 }
 
-async fn change(cluster: &Cluster, image: &str, partition: i32) {
+pub(crate) async fn change(cluster: &Cluster, image: &str, partition: i32) {
     cluster
         .change::<StatefulSet>("web", |set| {
             let spec = set.spec.as_mut().unwrap();
@@ -133,4 +133,19 @@ async fn all_at_once_and_claims_that_go() {
             pods(&cluster).await.len() == 2 && claims[2] == ("data-web-7".to_owned(), vec!["web-7".to_owned()])
         })
         .await;
+}
+
+#[tokio::test]
+async fn what_is_broken_does_not_stop_its_own_replacement() {
+    let cluster = Cluster::start(&["statefulset-controller"]).await;
+    cluster.create::<StatefulSet>(&web("podManagementPolicy: Parallel,")).await;
+    cluster.until("all are there", || async { pods(&cluster).await.len() == 3 }).await;
+    // None of them ever becomes ready. The last is replaced, and the others wait for it.
+    change(&cluster, "two", 0).await;
+    cluster.until("the last is new", || async { pods(&cluster).await.contains(&"web-2 two".to_owned()) }).await;
+    cluster.settle().await;
+    assert_eq!(pods(&cluster).await, ["web-0 one", "web-1 one", "web-2 two"]);
+    let _node = cluster.play_node();
+    cluster.until_object("web", is_done).await;
+    assert_eq!(pods(&cluster).await, ["web-0 two", "web-1 two", "web-2 two"]);
 }
