@@ -127,6 +127,16 @@ impl Decls {
         decls
     }
 
+    /// Declares an object that no schema describes, by the types of its fields.
+    pub fn declare<'f>(&mut self, fields: impl IntoIterator<Item = (&'f str, Type)>) -> Type {
+        let declared = fields.into_iter().map(|(name, ty)| (name.to_owned(), self.scalar(ty, 0, MIN_STRING)));
+        let mut declared: Vec<_> = declared.collect();
+        declared.sort();
+        let ty = Type::Object(u32::try_from(self.all.len()).unwrap_or(u32::MAX));
+        self.add(Shape::Object(declared), ty.clone(), 0, 2);
+        ty
+    }
+
     /// The type of a place in the schema, if it has one.
     #[must_use]
     pub fn of(&self, node: NodeRef<'_>) -> Option<DeclId> {

@@ -51,8 +51,8 @@ const RESERVED: &[&str] = &[
     "while",
 ];
 
-/// What both kinds of policies have.
-fn policy(spec: &Map, mutating: bool, errors: &mut ErrorList) {
+/// What both kinds of policies have. Returns what their other expressions can speak of.
+fn policy(spec: &Map, mutating: bool, errors: &mut ErrorList) -> Place {
     one_of_pointer(errors, spec, "failurePolicy", &SPEC, FAILURE_POLICIES);
     if let Some(kind) = object(spec, "paramKind") {
         param_kind(kind, &SPEC.child("paramKind"), errors);
@@ -70,8 +70,9 @@ fn policy(spec: &Map, mutating: bool, errors: &mut ErrorList) {
             }
         }
     }
-    let place = place(spec);
-    match_conditions(spec, place, &SPEC, errors);
+    let params = is_set(spec, "paramKind");
+    let mut variables: Vec<(&str, Type)> = Vec::new();
+    match_conditions(spec, &expressions::admission(params, None), &SPEC, errors);
     let path = SPEC.child("variables");
     for (i, variable) in objects(spec, "variables") {
         let path = path.index(i);
@@ -83,14 +84,15 @@ fn policy(spec: &Map, mutating: bool, errors: &mut ErrorList) {
         }
         match text(variable, "expression").trim() {
             "" => errors.push(Error::required(path.child("expression"), "expression is not specified")),
-            text => expressions::expression(text, place, &[], &path.child("expression"), errors),
+            text => {
+                // One may speak of those before it.
+                let place = expressions::admission(params, Some(&variables));
+                let ty = expressions::expression(text, &place, &[], &path.child("expression"), errors);
+                variables.push((name, ty));
+            }
         }
     }
-}
-
-/// What the expressions of a policy can speak of.
-fn place(spec: &Map) -> &'static Place {
-    if is_set(spec, "paramKind") { &expressions::POLICY_WITH_PARAMS } else { &expressions::POLICY }
+    expressions::admission(params, Some(&variables))
 }
 
 fn mutating_operations(constraints: &Map, path: &Path<'_>, errors: &mut ErrorList) {
@@ -159,7 +161,7 @@ fn match_resources(resources: &Map, path: &Path<'_>, errors: &mut ErrorList) {
 
 pub(super) fn validating(object: &Map, errors: &mut ErrorList) {
     let spec = at(object, "spec");
-    policy(spec, false, errors);
+    let place = policy(spec, false, errors);
     let keys = ["validations", "auditAnnotations"];
     if keys.iter().all(|key| list(spec, key).is_empty()) {
         let detail = "validations or auditAnnotations must contain at least one item";
@@ -167,7 +169,7 @@ pub(super) fn validating(object: &Map, errors: &mut ErrorList) {
     }
     let path = SPEC.child("validations");
     for (i, one) in objects(spec, "validations") {
-        validation(one, place(spec), &path.index(i), errors);
+        validation(one, &place, &path.index(i), errors);
     }
     let path = SPEC.child("auditAnnotations");
     let count = list(spec, "auditAnnotations").len();
@@ -196,7 +198,7 @@ pub(super) fn validating(object: &Map, errors: &mut ErrorList) {
             errors.push(Error::required(path.child("valueExpression"), detail));
         } else {
             let wanted = [Type::String, Type::Null];
-            expressions::expression(expression, place(spec), &wanted, &path.child("valueExpression"), errors);
+            expressions::expression(expression, &place, &wanted, &path.child("valueExpression"), errors);
         }
         if !seen.insert(key) {
             errors.push(Error::duplicate(path.child("key"), key));
@@ -207,7 +209,7 @@ pub(super) fn validating(object: &Map, errors: &mut ErrorList) {
 fn validation(one: &Map, place: &Place, path: &Path<'_>, errors: &mut ErrorList) {
     match text(one, "expression").trim() {
         "" => errors.push(Error::required(path.child("expression"), "expression is not specified")),
-        text => expressions::expression(text, place, &[Type::Bool], &path.child("expression"), errors),
+        text => drop(expressions::expression(text, place, &[Type::Bool], &path.child("expression"), errors)),
     }
     for key in ["messageExpression", "message"] {
         let (value, path) = (text(one, key), path.child(key));

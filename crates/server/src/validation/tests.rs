@@ -182,3 +182,33 @@ fn nothing_is_taken_for_granted() {
         }
     }
 }
+
+#[test]
+fn variables_of_policies_have_types() {
+    let policy = |variables: &str, expression: &str| {
+        let spec = format!(
+            r#"{{"matchConstraints":{{"namespaceSelector":{{}},"objectSelector":{{}},"matchPolicy":"Equivalent",
+            "resourceRules":[{{"apiGroups":["apps"],"apiVersions":["v1"],"operations":["CREATE"],"resources":["x"],
+            "scope":"*"}}]}},"failurePolicy":"Fail","variables":[{variables}],
+            "validations":[{{"expression":{}}}]}}"#,
+            json::to_string(&expression.into())
+        );
+        let kind = "admissionregistration.k8s.io/v1";
+        let policy = parsed(&format!(
+            r#"{{"apiVersion":"{kind}","kind":"ValidatingAdmissionPolicy","metadata":{{"name":"x"}},"spec":{spec}}}"#
+        ));
+        let gvk = GroupVersionKind::from_api_version_and_kind(kind, "ValidatingAdmissionPolicy");
+        validate_create(&gvk, &policy).iter().map(|error| error.body()).collect::<Vec<_>>().join(" ")
+    };
+    let two = r#"{"name":"x","expression":"object.spec.n"},{"name":"y","expression":"variables.x == 1"}"#;
+    assert_eq!(policy(two, "variables.y"), "");
+    assert!(policy(two, "variables.y == 1").contains("'_==_' applied to '(bool, int)'"));
+    assert!(policy(two, "variables.z").contains("undefined field 'z'"));
+    let backwards = r#"{"name":"y","expression":"variables.x == 1"},{"name":"x","expression":"1"}"#;
+    assert!(policy(backwards, "true").contains("undefined field 'x'"));
+    for fine in ["request.userInfo.username == 'a'", "authorizer.requestResource.check('get').allowed()"] {
+        assert_eq!(policy("", fine), "");
+    }
+    assert!(policy("", "request.nope == 1").contains("undefined field 'nope'"));
+    assert!(policy("", "namespaceObject.metadata.name == 1").contains("'(string, int)'"));
+}

@@ -209,7 +209,7 @@ pub(super) fn match_conditions(map: &Map, place: &Place, path: &Path<'_>, errors
         let path = path.index(i);
         match text(condition, "expression").trim() {
             "" => errors.push(Error::required(path.child("expression"), "")),
-            text => expressions::expression(text, place, &[Type::Bool], &path.child("expression"), errors),
+            text => drop(expressions::expression(text, place, &[Type::Bool], &path.child("expression"), errors)),
         }
         required(errors, condition, "name", &path, is_qualified_name);
         let name = text(condition, "name");
