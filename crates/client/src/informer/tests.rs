@@ -302,7 +302,8 @@ async fn keys_are_enough_for_some() {
     let world = world(false);
     world.informer.compact();
     world.source.put("a");
-    let (all, added): (Arc<Mutex<Vec<String>>>, Arc<Mutex<Vec<String>>>) = Default::default();
+    let all = Arc::new(Mutex::new(Vec::<String>::new()));
+    let added = Arc::new(Mutex::new(Vec::<String>::new()));
     world.informer.add_event_handler_with_resync_period(Keys(Arc::clone(&all)), Some(Duration::from_secs(60)));
     let (keys, changed, gone) = (Arc::clone(&added), Arc::clone(&added), Arc::clone(&added));
     world.informer.add_event_handler(

@@ -113,7 +113,7 @@ fn one_version_is_stored() {
     }
     // Whatever is served in two versions, and whatever lives where another resource does, has a row.
     let is_stored = |kind: &&builtin::Kind| kind.verbs.iter().any(|verb| verb.as_str() == "list");
-    let place = |kind: &builtin::Kind| crate::registry::layout::prefix(&kind.gvr().group_resource());
+    let place = |kind: &builtin::Kind| registry::layout::prefix(&kind.gvr().group_resource());
     for kind in builtin::kinds() {
         let same = |other: &builtin::Kind| place(other) == place(kind) && other.gvk() != kind.gvk();
         if is_stored(&kind) && builtin::kinds().filter(is_stored).any(same) {

@@ -97,7 +97,7 @@ pub(crate) async fn find(
     Ok((metadata, page.items))
 }
 
-/// What is told when objects can't be read. What expires is kept out of upstream's caches, so that nobody is asked to wait
+/// What is told when objects can't be read. What expires is kept out of upstream's caches, so nobody is asked to wait
 /// for them.
 fn refused(stored: &Stored, error: CacheError) -> Status {
     let mut status = cache_status(error);

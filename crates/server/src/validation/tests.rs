@@ -198,7 +198,7 @@ fn variables_of_policies_have_types() {
             r#"{{"apiVersion":"{kind}","kind":"ValidatingAdmissionPolicy","metadata":{{"name":"x"}},"spec":{spec}}}"#
         ));
         let gvk = GroupVersionKind::from_api_version_and_kind(kind, "ValidatingAdmissionPolicy");
-        validate_create(&gvk, &policy).iter().map(|error| error.body()).collect::<Vec<_>>().join(" ")
+        validate_create(&gvk, &policy).iter().map(capstan_api::field::Error::body).collect::<Vec<_>>().join(" ")
     };
     let two = r#"{"name":"x","expression":"object.spec.n"},{"name":"y","expression":"variables.x == 1"}"#;
     assert_eq!(policy(two, "variables.y"), "");
