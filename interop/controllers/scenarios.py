@@ -286,12 +286,13 @@ def quota_and_budget(world):
     api.create("Deployment", ns, "api", {"replicas": 2, "selector": selector(**labels), "template": other})
     world.settled(ns)
     api.create("Deployment", ns, "web", {"replicas": 5, "selector": selector(), "template": pods})
-    api.create("PodDisruptionBudget", ns, "two", {"minAvailable": 2, "selector": selector()})
-    api.create("PodDisruptionBudget", ns, "half", {"maxUnavailable": "50%", "selector": selector(**labels)})
-    api.create("PodDisruptionBudget", ns, "nobody", {"minAvailable": 1, "selector": selector(app="nobody")})
     used = lambda: api.get(api.path("ResourceQuota", ns, "few"))["status"]["used"].get("pods") == "5"  # noqa: E731
     wait_for("all that fit", used)
     world.settled(ns)
+    # Not before: whoever sees no pods yet says so in an Event.
+    api.create("PodDisruptionBudget", ns, "two", {"minAvailable": 2, "selector": selector()})
+    api.create("PodDisruptionBudget", ns, "half", {"maxUnavailable": "50%", "selector": selector(**labels)})
+    api.create("PodDisruptionBudget", ns, "nobody", {"minAvailable": 1, "selector": selector(app="nobody")})
     healthy = lambda: api.get(api.path("PodDisruptionBudget", ns, "two"))["status"].get("currentHealthy") == 3  # noqa: E731
     wait_for("the budget counts", healthy)
     return world.snapshot(ns)
