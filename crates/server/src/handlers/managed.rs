@@ -82,7 +82,8 @@ pub(crate) fn manager(call: &Call<'_>, named: &str) -> String {
 pub(crate) fn track(call: &Call<'_>, live: Option<&Map>, new: &mut Map, named: &str) {
     let (manager, now) = (manager(call, named), call.now().to_string());
     template_generation(call, new);
-    let labelled = call.resource.gvk.kind == *"Job" && hooks::label_as_template(new);
+    let builtin = call.resource.as_custom().is_none();
+    let labelled = builtin && call.resource.gvk.kind == *"Job" && hooks::label_as_template(new);
     with_manager(call, |fields| fields.update(live, new, &manager, &now));
     if labelled {
         metadata_mut(new).remove("labels");
@@ -104,7 +105,7 @@ pub(crate) fn track_own(stored: &Stored, subresource: &str, live: Option<&Map>, 
 /// The number that upstream counts a DaemonSet's templates by is a field inside and an annotation outside, so it is
 /// there for whoever writes one.
 fn template_generation(call: &Call<'_>, new: &mut Map) {
-    if call.resource.gvk.kind == *"DaemonSet" {
+    if call.resource.gvk.kind == *"DaemonSet" && call.resource.as_custom().is_none() {
         let annotations = metadata_mut(new).get_or_insert_with("annotations", || Map::new().into());
         if let Some(annotations) = annotations.as_object_mut() {
             annotations.get_or_insert_with("deprecated.daemonset.template.generation", || "0".into());
