@@ -18,11 +18,20 @@ PROGRESSED = re.compile(r'(ReplicaSet) "[^"]+" (has successfully progressed)')
 # Somebody was faster: told by whoever it happens to.
 LOST = "the object has been modified; please apply your changes to the latest version and try again"
 COMBINED = "(combined from similar events)"
+# Set only if the last write came in a later second than the one before it.
+TRIGGER = "endpoints.kubernetes.io/last-change-trigger-time"
 # Kinds whose generation counts how often somebody was faster than somebody else.
 COUNTED = ("ReplicaSet", "EndpointSlice")
 DROPPED = {"resourceVersion", "selfLink"}
 # Our server counts quotas and puts ClusterRoles together in the commit of the write itself, so nobody is noted as their writer.
 SAME_COMMIT = ("ResourceQuota", "ClusterRole")
+
+
+def untrigger(parent, field, key):
+    if key in parent.get(field, {}):
+        del parent[field][key]
+        if not set(parent[field]) - {"."}:
+            del parent[field]
 
 
 class Normal:
@@ -48,6 +57,9 @@ class Normal:
     def object(self, value):
         value = self.value(value)
         metadata = value.get("metadata", {})
+        untrigger(metadata, "annotations", TRIGGER)
+        for writer in metadata.get("managedFields", []):
+            untrigger(writer.get("fieldsV1", {}).get("f:metadata", {}), "f:annotations", f"f:{TRIGGER}")
         # Who wrote what, in an order that does not depend on when.
         fields = metadata.get("managedFields", [])
         metadata["managedFields"] = sorted(fields, key=lambda field: json.dumps(field, sort_keys=True))
