@@ -105,6 +105,12 @@ fn int(text: &str, function: &'static str) -> Result<i64, IntError> {
     })
 }
 
+/// Text in which nothing can be taken for a tag, as upstream writes errors that repeat what was asked for.
+#[must_use]
+pub fn without_tags(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
 /// Escapes what could be taken for a tag in JSON that ends up in HTML, as Go's encoder does.
 #[must_use]
 pub fn escape_html(json: &str) -> String {

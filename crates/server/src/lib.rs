@@ -38,6 +38,7 @@ pub mod printers;
 pub mod registry;
 pub mod request;
 mod road;
+mod routes;
 pub mod serve;
 mod server;
 mod sha256;

@@ -6,9 +6,8 @@ use bytes::Bytes;
 use capstan_api::{
     GroupVersionResource, Status, Value, builtin, json,
     selector::{FieldSelector, Selector},
-    status::{FAILURE, StatusReason},
 };
-use http::{HeaderValue, StatusCode, header, request::Parts};
+use http::{HeaderValue, Method, StatusCode, header, request::Parts};
 
 use crate::{
     audit::{self, AUDIT_ID, Stage, audit_id},
@@ -16,7 +15,7 @@ use crate::{
         JWKS_CONTENT_TYPE, JWKS_PATH, MAX_AGE_SECONDS, OPENID_CONFIG_PATH, OpenIdDocuments, PeerCertificates,
         unauthorized,
     },
-    authorization::{Attributes, Authorizer as _, Decision, SYSTEM_MASTERS, UserInfo, forbidden},
+    authorization::{Attributes, Decision, SYSTEM_MASTERS, UserInfo, forbidden},
     custom, extension,
     handlers::{
         self,
@@ -32,6 +31,7 @@ use crate::{
         Endpoint, Query, RequestInfo, Url,
         negotiate::{Protobuf, Serves, check_route},
     },
+    routes,
     serve::{
         Load, PeerInfo, ShutdownSignal, catch_panic, gzip, limits::REQUEST_TIMEOUT, plain_text, read_body, websocket,
         with_timeout,
@@ -53,65 +53,113 @@ pub(crate) async fn answer_request(server: &Arc<Inner>, request: Request) -> Res
     gzip(&parts.headers, response)
 }
 
-/// From the outside in: request info, authentication, impersonation, limits, authorization, and the handler.
+/// From the outside in: request info, deadline, authentication, impersonation, limits, authorization, and the handler.
 async fn walk(server: &Arc<Inner>, parts: &mut Parts, body: Body, id: &HeaderValue) -> Response {
     let target = parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str).to_owned();
     let url = match Url::parse(&target) {
         Ok(url) => url,
-        Err(error) => return plain_text(StatusCode::BAD_REQUEST, error.to_string()),
+        // Go's server refuses it before anybody of ours or upstream's sees it.
+        Err(_) => {
+            let mut response = answer(400, "text/plain; charset=utf-8", Body::from("400 Bad Request"));
+            response.headers_mut().remove(header::CACHE_CONTROL);
+            return response;
+        }
     };
     let query = Query::parse(url.query);
     let info = match RequestInfo::new(parts.method.as_str(), &url, &query) {
         Ok(info) => info,
         Err(error) => return plain_text(StatusCode::INTERNAL_SERVER_ERROR, error.body()),
     };
-    let began = server.registry.clock.monotonic();
     let load = Load::of(&info);
-    let mut warnings = Vec::new();
-    let fail = |parts: &Parts, status: &Status| Form::plain(wishes(&parts.headers, url.query, &query)).status(status);
-    let user = match identify(server, parts, &info, &mut warnings) {
-        Ok(user) => user,
-        Err(status) => return fail(parts, &status),
+    let asked = Asked { server, info: &info, url: &url, query: &query, load };
+    let mut response = match asked.timeout() {
+        Ok(timeout) => asked.authorized(parts, body, (id, &target), timeout).await,
+        Err(status) => Form::plain(wishes(&parts.headers, url.query, &query)).status(&status),
     };
-    let selectors = Selectors::of(&info);
-    let attributes = attributes(&info, &user, &selectors);
-    let mut record = match Record::begin(server, parts, &attributes, &target, id) {
-        Ok(record) => record,
-        Err(status) => return fail(parts, &status),
-    };
-    let flow = server.flow_control.classify(&attributes);
-    let mut decision = server.open_paths.authorize(&attributes);
-    if !decision.is_allowed() {
-        decision = server.authorizer.authorize(&attributes);
-    }
-    record.decided(&decision);
-    let permit = server.in_flight.enter(load, user.in_group(SYSTEM_MASTERS));
-    let mut response = match permit {
-        Err(refused) => refused,
-        Ok(_) if !decision.is_allowed() => fail(parts, &forbidden(&attributes, decision.reason())),
-        Ok(_permit) => {
-            let asked = Asked { server, info: &info, url: &url, query: &query, user: &user, load };
-            let clock = Arc::clone(&server.registry.clock);
-            if load == Load::LongRunning {
-                asked.answer(parts, body, warnings).await
-            } else {
-                with_timeout(&*clock, REQUEST_TIMEOUT, asked.answer(parts, body, warnings)).await
-            }
-        }
-    };
-    record.answered(server, &mut response, load);
-    if let Some(flow) = flow {
-        flow.write(response.headers_mut());
-    }
-    if info.is_resource_request && response.extensions().get::<Unknown>().is_none() {
-        let content_type = header(&parts.headers, header::CONTENT_TYPE);
-        let verb = metrics::verb(parts.method.as_str(), content_type, &query, &info);
-        let labels = RequestLabels::resource(&info, verb, metrics::dry_run(&query));
-        let took = server.registry.clock.monotonic().since(began);
-        let size = response.body().len().unwrap_or_default();
-        server.metrics.requests.record(&labels, response.status(), size, took, Duration::ZERO);
-    }
+    // Whoever answers may say something else.
+    let keep = response.headers_mut().entry(header::CACHE_CONTROL);
+    keep.or_insert(HeaderValue::from_static("no-cache, private"));
     response
+}
+
+impl Asked<'_> {
+    /// How long it may take: as long as it takes, or as long as the client wants to wait if that is less than the most.
+    fn timeout(&self) -> Result<Option<Duration>, Status> {
+        let wanted = self.query.get("timeout").unwrap_or_default();
+        if self.load == Load::LongRunning || wanted.is_empty() {
+            return Ok((self.load != Load::LongRunning).then_some(REQUEST_TIMEOUT));
+        }
+        let wanted: capstan_api::Duration = wanted
+            .parse()
+            .map_err(|error| Status::bad_request(format!("invalid timeout specified in the request URL - {error}")))?;
+        let wanted = u64::try_from(wanted.0).ok().filter(|nanos| *nanos > 0).map(Duration::from_nanos);
+        Ok(Some(wanted.map_or(REQUEST_TIMEOUT, |wanted| wanted.min(REQUEST_TIMEOUT))))
+    }
+
+    /// Who asks, whether they may, and the answer.
+    async fn authorized(
+        &self,
+        parts: &mut Parts,
+        body: Body,
+        (id, target): (&HeaderValue, &str),
+        timeout: Option<Duration>,
+    ) -> Response {
+        let Asked { server, info, url, query, load } = *self;
+        let began = server.registry.clock.monotonic();
+        let mut warnings = Vec::new();
+        let fail =
+            |parts: &Parts, status: &Status| Form::plain(wishes(&parts.headers, url.query, query)).status(status);
+        let refuse = |parts: &Parts, status: &Status| {
+            let mut response = fail(parts, status);
+            response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+            response
+        };
+        let user = match authenticate(server, parts, &mut warnings) {
+            Ok(user) => user,
+            Err(status) => return fail(parts, &status),
+        };
+        let user = match impersonated(server, parts, info, user) {
+            Ok(user) => user,
+            Err(status) => return refuse(parts, &status),
+        };
+        let selectors = Selectors::of(info);
+        let attributes = attributes(info, &user, &selectors);
+        let mut record = match Record::begin(server, parts, &attributes, target, id) {
+            Ok(record) => record,
+            Err(status) => return fail(parts, &status),
+        };
+        // What takes long is in nobody's queue, except that watches begin there.
+        let queued = load != Load::LongRunning || info.verb == "watch";
+        let flow = queued.then(|| server.flow_control.classify(&attributes)).flatten();
+        let decision = server.authorizer.authorize(&attributes);
+        record.decided(&decision);
+        let permit = server.in_flight.enter(load, user.in_group(SYSTEM_MASTERS));
+        let mut response = match permit {
+            Err(refused) => refused,
+            Ok(_) if !decision.is_allowed() => refuse(parts, &forbidden(&attributes, decision.reason())),
+            Ok(_permit) => {
+                let clock = Arc::clone(&server.registry.clock);
+                let answer = self.answer(parts, body, &user, warnings);
+                match timeout {
+                    None => answer.await,
+                    Some(timeout) => with_timeout(&*clock, timeout, answer).await,
+                }
+            }
+        };
+        record.answered(server, &mut response, load);
+        if let Some(flow) = flow {
+            flow.write(response.headers_mut());
+        }
+        if info.is_resource_request && response.extensions().get::<Unknown>().is_none() {
+            let content_type = header(&parts.headers, header::CONTENT_TYPE);
+            let verb = metrics::verb(parts.method.as_str(), content_type, query, info);
+            let labels = RequestLabels::resource(info, verb, metrics::dry_run(query));
+            let took = server.registry.clock.monotonic().since(began);
+            let size = response.body().len().unwrap_or_default();
+            server.metrics.requests.record(&labels, response.status(), size, took, Duration::ZERO);
+        }
+        response
+    }
 }
 
 /// What audit has to say of a request; nothing unless there is a policy that asks for it.
@@ -173,13 +221,8 @@ impl Record {
 #[derive(Clone, Copy)]
 struct Unknown;
 
-/// Who asks, and as whom.
-fn identify(
-    server: &Inner,
-    parts: &mut Parts,
-    info: &RequestInfo,
-    warnings: &mut Vec<String>,
-) -> Result<UserInfo, Status> {
+/// Who asks.
+fn authenticate(server: &Inner, parts: &mut Parts, warnings: &mut Vec<String>) -> Result<UserInfo, Status> {
     let user = match parts.extensions.get::<InProcessUser>() {
         Some(InProcessUser(user)) => user.clone(),
         None => {
@@ -191,6 +234,11 @@ fn identify(
         }
     };
     server.authenticator.strip(&mut parts.headers);
+    Ok(user)
+}
+
+/// As whom somebody asks.
+fn impersonated(server: &Inner, parts: &mut Parts, info: &RequestInfo, user: UserInfo) -> Result<UserInfo, Status> {
     let Some(wanted) = impersonation::wanted_user(&parts.headers)? else { return Ok(user) };
     let selectors = Selectors::of(info);
     let impersonated = impersonation::impersonate(&wanted, &attributes(info, &user, &selectors), &*server.authorizer)?;
@@ -231,19 +279,19 @@ fn attributes<'a>(info: &'a RequestInfo, user: &'a UserInfo, selectors: &'a Sele
     }
 }
 
-/// A request that is understood, from somebody who may make it.
+/// A request that is understood.
 struct Asked<'a> {
     server: &'a Arc<Inner>,
     info: &'a RequestInfo,
     url: &'a Url<'a>,
     query: &'a Query<'a>,
-    user: &'a UserInfo,
     load: Load,
 }
 
 impl Asked<'_> {
-    async fn answer(self, parts: &mut Parts, body: Body, warnings: Vec<String>) -> Response {
-        let Asked { server, info, url, query, user, load } = self;
+    /// Answers somebody who may ask.
+    async fn answer(&self, parts: &mut Parts, body: Body, user: &UserInfo, warnings: Vec<String>) -> Response {
+        let Asked { server, info, url, query, .. } = *self;
         let headers = parts.headers.clone();
         let wishes = wishes(&headers, url.query, query);
         let fail = |status: &Status| Form::plain(wishes).status(status);
@@ -260,30 +308,29 @@ impl Asked<'_> {
         }
         let gvr = GroupVersionResource::new(&*info.api_group, &*info.api_version, &*info.resource);
         let known = server.registry.resource(&gvr);
-        let Some(resource) = known.filter(|resource| {
-            (info.subresource.is_empty() || resource.subresource(&info.subresource).is_some())
-                && fits(resource, info)
-                && (info.parts().count() <= 3 || load == Load::LongRunning || resource.as_custom().is_some())
-        }) else {
-            let group = if info.api_group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", info.api_group) };
-            // A group that is only of custom resources is unknown but for what it serves.
-            let builtin = builtin::group_versions().any(|known| known.group == *info.api_group);
-            let known = builtin && server.discovery.documents().get(&group).is_some();
-            let mut response = match server.registry.resource(&gvr).filter(|resource| fits(resource, info)) {
+        let Some(resource) = known.filter(|resource| resource.as_custom().is_none() || is_served(resource, info))
+        else {
+            let mut response = match server.registry.resource(&gvr).filter(|resource| is_placed(resource, info)) {
                 // Of a custom resource that is served it is known what it has not.
-                Some(custom) if custom.as_custom().is_some() => {
+                Some(custom) => {
                     let mut response = fail(&Status::not_found(&gvr.group_resource(), &info.name));
                     let mut told = Warnings::default();
                     custom.deprecation().into_iter().for_each(|warning| told.add(warning));
                     told.write(response.headers_mut());
                     response
                 }
-                _ if known => fail(&no_resource()),
-                _ => not_found(),
+                None => not_found(server, &info.path, wishes),
             };
             response.extensions_mut().insert(Unknown);
             return response;
         };
+        if resource.as_custom().is_none()
+            && let Err(status) = routes::check(&resource, info, &parts.method, &headers)
+        {
+            let mut response = fail(&status);
+            response.extensions_mut().insert(Unknown);
+            return response;
+        }
         if let Some(stored) = &resource.stored
             && let Err(error) = stored.filled().await
         {
@@ -332,15 +379,18 @@ impl Asked<'_> {
 /// The forms of discovery.
 const FORMS: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
-/// Whether a resource is where the request looks for it. Custom resources in namespaces are listed and watched, but not
+/// Whether a custom resource is where the request looks for it. Those in namespaces are listed and watched, but not
 /// written, without one.
-fn fits(resource: &Resource, info: &RequestInfo) -> bool {
-    let everywhere = resource.as_custom().is_none() || matches!(&*info.verb, "list" | "watch");
+fn is_placed(resource: &Resource, info: &RequestInfo) -> bool {
     match (resource.namespaced, info.namespace.is_empty()) {
-        (true, true) => everywhere,
+        (true, true) => matches!(&*info.verb, "list" | "watch"),
         (false, false) => info.resource == "namespaces",
         _ => true,
     }
+}
+
+fn is_served(custom: &Resource, info: &RequestInfo) -> bool {
+    (info.subresource.is_empty() || custom.subresource(&info.subresource).is_some()) && is_placed(custom, info)
 }
 
 /// What is not a resource: discovery, and what the server says of itself.
@@ -359,7 +409,9 @@ fn documents(server: &Inner, parts: &Parts, info: &RequestInfo, url: &Url<'_>, w
             if let Some(response) = server.openapi.answer(path, wishes.query, &parts.headers, now) {
                 return response;
             }
-            if let Some(response) = server.openid.as_ref().and_then(|openid| openid_answer(openid, path)) {
+            if let Some(response) =
+                server.openid.as_ref().and_then(|openid| openid_answer(openid, path, &parts.method, wishes))
+            {
                 return response;
             }
         }
@@ -367,6 +419,7 @@ fn documents(server: &Inner, parts: &Parts, info: &RequestInfo, url: &Url<'_>, w
     let documents = server.discovery.documents();
     let aggregated = Endpoint { protobuf: Protobuf::No, serves: Serves::AggregatedDiscovery, streams: false };
     if let Some(document) = documents.aggregated(&info.path)
+        && (parts.method == Method::GET || info.path.starts_with("/apis"))
         && let Ok(agreed) = aggregated.negotiate(wishes.accept)
     {
         let tag = document.etag.as_deref().unwrap_or_default();
@@ -381,11 +434,29 @@ fn documents(server: &Inner, parts: &Parts, info: &RequestInfo, url: &Url<'_>, w
         }
         return response;
     }
-    let Some(document) = documents.get(&info.path) else { return not_found() };
-    if matches!(&*info.path, "/" | "/version" | "/version/") {
+    let path = if info.path == "/index.html" { "/" } else { &*info.path };
+    let Some(document) = documents.get(path) else { return not_found(server, path, wishes) };
+    let depth = path.split('/').filter(|segment| !segment.is_empty()).count();
+    // What the router serves is only read; the lists of paths and of groups are written whoever asks how.
+    let routed = match path.split('/').nth(1) {
+        Some("api" | "version") => true,
+        Some("apis") => depth > 2,
+        _ => false,
+    };
+    let forms: &[&str] = if path.starts_with("/version") { &FORMS[..1] } else { &FORMS };
+    let refused = match routed {
+        true if parts.method != Method::GET => Err(routes::not_allowed()),
+        true => check_route(wishes.accept, forms),
+        false => Ok(()),
+    };
+    if let Err(status) = refused {
+        return Form::plain(wishes).status(&status);
+    }
+    if matches!(path, "/" | "/version" | "/version/") {
         return answer(200, "application/json", Body::from(document.json.clone()));
     }
-    if let Err(status) = check_route(wishes.accept, &FORMS) {
+    let plain = Endpoint { protobuf: Protobuf::Yes, serves: Serves::Documents, streams: false };
+    if let Err(status) = plain.negotiate(wishes.accept) {
         return Form::plain(wishes).status(&status);
     }
     let json = document.json.slice(..document.json.len() - usize::from(document.json.ends_with(b"\n")));
@@ -417,25 +488,37 @@ fn custom_documents(server: &Inner) -> Vec<CustomResource> {
 }
 
 /// What others need to check the tokens of service accounts.
-fn openid_answer(openid: &OpenIdDocuments, path: &str) -> Option<Response> {
+fn openid_answer(openid: &OpenIdDocuments, path: &str, method: &Method, wishes: Wishes<'_>) -> Option<Response> {
     let (content_type, document) = match path {
         OPENID_CONFIG_PATH => ("application/json", &openid.configuration),
         JWKS_PATH => (JWKS_CONTENT_TYPE, &openid.keys),
         _ => return None,
     };
+    let refused =
+        if *method == Method::GET { check_route(wishes.accept, &[content_type]) } else { Err(routes::not_allowed()) };
+    if let Err(status) = refused {
+        return Some(Form::plain(wishes).status(&status));
+    }
     let mut response = answer(200, content_type, Body::from(document.clone()));
     let age = HeaderValue::from_str(&format!("public, max-age={MAX_AGE_SECONDS}"));
     response.headers_mut().insert(header::CACHE_CONTROL, age.unwrap_or(HeaderValue::from_static("public")));
     Some(response)
 }
 
-/// 404 for what is not served under a version that is.
-fn no_resource() -> Status {
-    let message = "the server could not find the requested resource".to_owned();
-    let reason = StatusReason::NotFound;
-    Status { status: FAILURE, code: 404, reason, message, details: Some(Box::default()), ..Status::default() }
-}
-
-fn not_found() -> Response {
+/// 404. Under what is served it is said as of a resource: upstream's router says it there, and its mux elsewhere.
+fn not_found(server: &Inner, path: &str, wishes: Wishes<'_>) -> Response {
+    let mut segments = path.split('/').skip(1);
+    let known = match (segments.next(), segments.next()) {
+        (Some("api" | "version"), _) => true,
+        (Some("apis"), Some(group)) => {
+            // A group that is only of custom resources is unknown but for what it serves.
+            builtin::group_versions().any(|known| known.group == *group)
+                && server.discovery.documents().get(&format!("/apis/{group}")).is_some()
+        }
+        _ => false,
+    };
+    if known {
+        return Form::plain(wishes).status(&routes::no_resource());
+    }
     plain_text(StatusCode::NOT_FOUND, "404 page not found")
 }

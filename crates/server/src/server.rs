@@ -19,7 +19,7 @@ use crate::{
     allocation::{self, Allocator},
     audit::{self, Audit},
     authentication::{self, Authenticator, OpenIdDocuments, TokenIssuer},
-    authorization::{AlwaysAllowPaths, Attributes, Authorizer, Chain, Decision, NodeAuthorizer, Rbac, RbacAuthorizer},
+    authorization::{Attributes, Authorizer, Chain, Decision, NodeAuthorizer, Rbac, RbacAuthorizer},
     cache::CacheError,
     custom,
     discovery::{self, Discovery},
@@ -36,9 +36,6 @@ use crate::{
     serve::InFlight,
     start,
 };
-
-/// Paths that everybody may read.
-const OPEN_PATHS: [&str; 3] = ["/healthz", "/livez", "/readyz"];
 
 /// Who decides what may be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +125,6 @@ pub(crate) struct Inner {
     pub(crate) openid: Option<OpenIdDocuments>,
     pub(crate) authorizer: Arc<dyn Authorizer>,
     /// What everybody may read, whatever the authorizer says; reviews do not count it.
-    pub(crate) open_paths: AlwaysAllowPaths,
     pub(crate) rbac: Arc<RbacAuthorizer>,
     pub(crate) admission: admission::Chain,
     pub(crate) counts_quota: bool,
@@ -218,7 +214,6 @@ impl Server {
             openapi: OpenApi::new(),
             extensions: Extensions::default(),
             authorizer,
-            open_paths: AlwaysAllowPaths::new(OPEN_PATHS).expect("the paths are valid"),
             rbac,
             admission,
             counts_quota,

@@ -8,7 +8,7 @@ use super::Attributes;
 #[must_use]
 pub fn forbidden(attributes: &Attributes<'_>, reason: &str) -> Status {
     // Upstream takes care that the request's part of the message can't be taken for HTML; the reason is its own.
-    let mut message = message(attributes).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let mut message = go::without_tags(&message(attributes));
     if !reason.is_empty() {
         message.push_str(": ");
         message.push_str(reason);

@@ -6,7 +6,6 @@
 mod attributes;
 mod forbidden;
 pub mod node;
-mod paths;
 pub mod rbac;
 #[cfg(test)]
 mod tests;
@@ -16,7 +15,6 @@ use std::sync::Arc;
 pub use attributes::{Attributes, Decision, SYSTEM_MASTERS, UserInfo};
 pub use forbidden::forbidden;
 pub use node::{NodeAuthorizer, NodeKind};
-pub use paths::{AlwaysAllowPaths, InvalidPath};
 pub use rbac::{PolicyRule, Rbac, RbacAuthorizer};
 
 /// One that decides. Called on every request, so it must neither block nor wait.

@@ -51,30 +51,3 @@ fn rules_of_all_come_together() {
     assert!(found.incomplete);
     assert_eq!(found.errors, ["[x, y]", "z"]);
 }
-
-#[test]
-fn some_paths_are_open() {
-    let open = AlwaysAllowPaths::new(["/healthz", "livez/*", "/"]).unwrap();
-    let user = UserInfo::default();
-    for (path, expected) in [
-        ("/healthz", true),
-        ("healthz", true),
-        ("/healthz/", false),
-        ("/livez", false),
-        ("/livez/", true),
-        ("/livez/a/b", true),
-        ("/", true),
-        ("/x", false),
-    ] {
-        assert_eq!(open.authorize(&Attributes::non_resource(&user, "get", path)).is_allowed(), expected, "{path}");
-    }
-    let resource = Attributes { path: "/healthz", ..Attributes::resource(&user, "get", "", "pods") };
-    assert!(!open.authorize(&resource).is_allowed());
-    for path in ["/a*b", "/**", "*/a"] {
-        let words = format!("only trailing * allowed in \"{}\"", path.trim_start_matches('/'));
-        assert_eq!(AlwaysAllowPaths::new([path]).unwrap_err().to_string(), words);
-    }
-    assert!(
-        AlwaysAllowPaths::new(["*"]).unwrap().authorize(&Attributes::non_resource(&user, "get", "/any")).is_allowed()
-    );
-}

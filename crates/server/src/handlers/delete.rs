@@ -48,8 +48,8 @@ enum Deleted {
 pub(crate) async fn delete(call: &mut Call<'_>) -> Result<Response, Status> {
     let form = call.form()?;
     let name = call.info.name.clone();
-    check_name(call.resource.namespaced, call.namespace(), &name)?;
     let options = delete_options(call)?;
+    check_name(call.resource.namespaced, call.namespace(), &name)?;
     let resource = Arc::clone(&call.resource);
     warn(call, &options);
     let namespace = call.namespace().to_owned();

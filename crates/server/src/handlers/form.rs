@@ -63,24 +63,39 @@ impl Form {
         include: IncludeObject::Metadata,
     };
 
+    /// What there is where a request for objects arrives.
+    fn endpoint(resource: &Resource, asked: &RequestInfo) -> Endpoint {
+        let has_rows = resource.stored.is_some() || resource.gvk.kind == *"ComponentStatus";
+        let plain = WITHOUT_TABLE.contains(&(&*resource.gvr.resource, &*asked.subresource));
+        let serves = Serves::Objects { tables: has_rows && !plain };
+        let streams = matches!(&*asked.verb, "list" | "watch");
+        let protobuf = if resource.as_custom().is_some() { Protobuf::Transforms } else { Protobuf::Yes };
+        Endpoint { protobuf, serves, streams }
+    }
+
+    /// Whether the route of a built-in resource has a form that the client takes. Custom resources have no routes.
+    ///
+    /// # Errors
+    /// 406 if not.
+    pub(crate) fn check_route(accept: &str, resource: &Resource, asked: &RequestInfo) -> Result<(), Status> {
+        Form::endpoint(resource, asked).check_accept(accept)
+    }
+
+    /// Whether the form agreed on can be streamed.
+    ///
+    /// # Errors
+    /// 406 if not.
+    pub(crate) fn check_stream(accept: &str, resource: &Resource, asked: &RequestInfo) -> Result<(), Status> {
+        Form::endpoint(resource, asked).negotiate_stream(accept).map(drop)
+    }
+
     /// Agrees on the form of objects.
     ///
     /// # Errors
     /// 406 when there is none that both know.
     pub(crate) fn negotiate(wishes: Wishes<'_>, resource: &Resource, asked: &RequestInfo) -> Result<Form, Status> {
-        let has_rows = resource.stored.is_some() || resource.gvk.kind == *"ComponentStatus";
-        let plain = WITHOUT_TABLE.contains(&(&*resource.gvr.resource, &*asked.subresource));
-        let serves = Serves::Objects { tables: has_rows && !plain };
-        let streams = matches!(&*asked.verb, "list" | "watch");
-        let endpoint = Endpoint { protobuf: Protobuf::Yes, serves, streams };
-        // Custom resources have no routes, which would look at this first.
-        if resource.as_custom().is_none() {
-            endpoint.check_accept(wishes.accept)?;
-        }
-        let negotiated = match &*asked.verb {
-            "watch" => endpoint.negotiate_stream(wishes.accept)?,
-            _ => endpoint.negotiate(wishes.accept)?,
-        };
+        let endpoint = Form::endpoint(resource, asked);
+        let negotiated = endpoint.negotiate(wishes.accept)?;
         let include = match negotiated.transform {
             // Wrong ones are refused, but not before there is something to make a table of.
             Some(Transform::Table(_)) => table_options(wishes.query).unwrap_or(IncludeObject::Metadata),

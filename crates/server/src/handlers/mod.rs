@@ -25,7 +25,7 @@ pub(crate) mod write;
 use capstan_api::{Map, Status};
 
 use self::call::Call;
-use crate::{conversion, http::Response, registry::Resource};
+use crate::{conversion, http::Response, registry::Resource, request::PatchType};
 
 /// The stored form of an object in the version that is asked for.
 pub(crate) fn from_storage(resource: &Resource, object: Map) -> Map {
@@ -68,20 +68,15 @@ async fn answer(call: &mut Call<'_>) -> Result<Response, Status> {
         let words = "webhooks that convert are not called by this server";
         return Err(Status::internal_error(format!("conversion webhook for {:?} failed: {words}", served.gvk())));
     }
-    // A part of the path too many or too few is another method's.
+    // The routes of built-in resources have been looked at; a custom resource has one for all.
     let named = !call.info.name.is_empty();
-    let nowhere = resource.namespaced && call.info.namespace.is_empty();
-    let fits = match &*verb {
-        "get" | "update" | "patch" | "delete" => named,
-        "create" => named != subresource.is_empty() && !nowhere,
-        "deletecollection" => !named && !nowhere,
-        _ => true,
-    };
-    let custom = resource.as_custom().is_some();
-    if !fits && custom && matches!(&*verb, "update" | "patch") {
+    if resource.as_custom().is_some() && matches!(&*verb, "update" | "patch") && !named {
+        if verb == "patch" {
+            PatchType::parse_custom(call.header(http::header::CONTENT_TYPE))?;
+        }
         return Err(Status::bad_request("name must be provided"));
     }
-    if (!fits && !custom) || call.method == http::Method::HEAD {
+    if call.method == http::Method::HEAD && resource.as_custom().is_some() {
         return Err(not_allowed(call, &verb));
     }
     match (&*resource.gvr.resource, &*subresource) {
@@ -107,19 +102,7 @@ async fn answer(call: &mut Call<'_>) -> Result<Response, Status> {
     }
 }
 
-/// 405, as upstream's router says it.
+/// 405: the path has the method, but the resource does not do what it would.
 fn not_allowed(call: &Call<'_>, verb: &str) -> Status {
-    if call.resource.as_custom().is_some() {
-        return Status::method_not_supported(&call.resource.gvr.group_resource(), verb);
-    }
-    let message = "the server does not allow this method on the requested resource".to_owned();
-    let reason = capstan_api::status::StatusReason::MethodNotAllowed;
-    Status {
-        status: capstan_api::status::FAILURE,
-        code: 405,
-        reason,
-        message,
-        details: Some(Box::default()),
-        ..Status::default()
-    }
+    Status::method_not_supported(&call.resource.gvr.group_resource(), verb)
 }

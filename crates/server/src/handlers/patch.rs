@@ -48,25 +48,27 @@ pub(crate) async fn patch(call: &mut Call<'_>) -> Result<Response, Status> {
     };
     let form = call.form()?;
     let name = call.info.name.clone();
-    check_name(call.resource.namespaced, call.namespace(), &name)?;
     let options = PatchOptions::parse(call.query, patch_type)?;
+    check_name(call.resource.namespaced, call.namespace(), &name)?;
     if patch_type == PatchType::Apply {
         return apply_configuration(call, form, &name, &options).await;
     }
     let options = options.write;
     let resource = Arc::clone(&call.resource);
     let validation = options.field_validation;
-    let (patch, duplicates) = read(&call.body, patch_type, validation)?;
+    // What is wrong with a patch is told only of an object that is there.
+    let patch = read(&call.body, patch_type, validation);
     // Warnings are given once, however often the patch is applied.
     let before = call.warnings.len();
     let mut make = |call: &mut Call<'_>, old: Option<&Map>| {
         call.warnings.truncate(before);
         let Some(old) = old else { return Err(super::read::not_found(&call.resource, &name)) };
+        let (patch, duplicates) = patch.as_ref().map_err(Clone::clone)?;
         let kind = match resource.as_custom() {
             Some(served) => Target::Custom(served),
             None => Target::Builtin(&resource.gvk, resource.schema()),
         };
-        let mut object = apply(&patch, old, duplicates.clone(), validation, kind, &mut call.warnings)?;
+        let mut object = apply(patch, old, duplicates.clone(), validation, kind, &mut call.warnings)?;
         managed::track(call, Some(old), &mut object, &options.field_manager);
         ensure_namespace(call.namespace(), &mut object)?;
         check_object_name(&object, &name)?;

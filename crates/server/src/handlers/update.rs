@@ -18,13 +18,13 @@ use crate::{
 pub(crate) async fn update(call: &mut Call<'_>) -> Result<Response, Status> {
     let form = call.form()?;
     let name = call.info.name.clone();
-    check_name(call.resource.namespaced, call.namespace(), &name)?;
     let options = WriteOptions::for_update(call.query)?;
     let resource = Arc::clone(&call.resource);
     let content_type = call.header(http::header::CONTENT_TYPE);
     let mut object = decode::of(&resource, &call.body, content_type, options.field_validation, &mut call.warnings)?;
     ensure_namespace(call.namespace(), &mut object)?;
     check_object_name(&object, &name)?;
+    check_name(call.resource.namespaced, call.namespace(), &name)?;
     write::dedup_owners(call, &mut object, false);
     managed::keep_clearing(&call.body, &mut object);
     let mut make = |call: &mut Call<'_>, old: Option<&Map>| {

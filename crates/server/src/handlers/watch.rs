@@ -60,6 +60,7 @@ pub(crate) async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
         Err(error @ CacheError::Expired { .. }) => Source::Error(Some(error)),
         Err(error) => return Err(cache_status(error)),
     };
+    Form::check_stream(call.wishes().accept, &call.resource, call.info)?;
     let clock = &call.server.registry.clock;
     let seconds = options.timeout_seconds.and_then(|seconds| u64::try_from(seconds).ok()).filter(|s| *s > 0);
     let duration =

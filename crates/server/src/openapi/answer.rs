@@ -26,10 +26,12 @@ impl OpenApi {
     pub fn answer(&self, path: &str, query: &Query<'_>, headers: &HeaderMap, now: Time) -> Option<Response> {
         let snapshot = self.snapshot();
         if path == "/openapi/v2" {
-            return Some(negotiated(headers, &[JSON, V2_PROTOBUF, V2_PROTOBUF_AT], |subtype| match subtype {
+            let mut response = negotiated(headers, &[JSON, V2_PROTOBUF, V2_PROTOBUF_AT], |subtype| match subtype {
                 JSON => document(v2(&snapshot), JSON, headers),
                 _ => document(v2_protobuf(&snapshot), V2_PROTOBUF, headers),
-            }));
+            });
+            response.headers_mut().append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+            return Some(response);
         }
         if path == "/openapi/v3" {
             let index = index(&snapshot);

@@ -45,6 +45,10 @@ pub struct RequestInfo {
     pub field_selector: String,
     /// The label selector as it was sent, for authorization.
     pub label_selector: String,
+    /// Whether the verb stands in the path: `/api/v1/watch/pods`.
+    pub verb_in_path: bool,
+    /// Whether a namespace stands before the resource: `namespaces/default/pods`.
+    pub in_namespace: bool,
     /// Where in the path the resource and all behind it stand.
     parts: Range<usize>,
 }
@@ -52,7 +56,6 @@ pub struct RequestInfo {
 /// A path that ends behind a special verb. Upstream answers it with 500 in plain text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InfoError {
-    path: String,
     target: String,
 }
 
@@ -68,8 +71,8 @@ impl InfoError {
     /// The body of the answer.
     #[must_use]
     pub fn body(&self) -> String {
-        let path = go::quote(&self.path);
-        format!("Internal Server Error: {path}: failed to create RequestInfo: {self}\n")
+        let target = go::quote(&self.target);
+        go::without_tags(&format!("Internal Server Error: {target}: failed to create RequestInfo: {self}"))
     }
 }
 
@@ -129,9 +132,10 @@ impl RequestInfo {
         let special = SPECIAL_VERBS.contains(&parts.first::<1>()[0].unwrap_or_default());
         if special {
             if parts.first::<2>()[1].is_none() {
-                return Err(InfoError { path: info.path, target: url.target.to_owned() });
+                return Err(InfoError { target: url.target.to_owned() });
             }
             info.verb = parts.take().into();
+            info.verb_in_path = true;
         } else {
             info.verb = verb_of(method).into();
         }
@@ -140,6 +144,7 @@ impl RequestInfo {
             if third.is_some_and(|third| !NAMESPACE_SUBRESOURCES.contains(&third)) {
                 parts.take();
                 parts.take();
+                info.in_namespace = true;
             }
         }
         info.parts = parts.rest.clone();
@@ -264,7 +269,7 @@ mod tests {
         for verb in ["watch", "proxy"] {
             let error = info("GET", &format!("/api/v1/{verb}")).unwrap_err();
             let expected = format!(
-                "Internal Server Error: \"/api/v1/{verb}\": failed to create RequestInfo: unable to determine kind and namespace from url, /api/v1/{verb}\n"
+                "Internal Server Error: \"/api/v1/{verb}\": failed to create RequestInfo: unable to determine kind and namespace from url, /api/v1/{verb}"
             );
             assert_eq!(error.body(), expected);
         }
