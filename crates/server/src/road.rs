@@ -440,7 +440,7 @@ fn documents(server: &Inner, parts: &Parts, info: &RequestInfo, url: &Url<'_>, w
     // What the router serves is only read; the lists of paths and of groups are written whoever asks how.
     let routed = match path.split('/').nth(1) {
         Some("api" | "version") => true,
-        Some("apis") => depth > 2,
+        Some("apis") => depth > 2 && path.split('/').nth(2).is_some_and(is_builtin),
         _ => false,
     };
     let forms: &[&str] = if path.starts_with("/version") { &FORMS[..1] } else { &FORMS };
@@ -505,6 +505,10 @@ fn openid_answer(openid: &OpenIdDocuments, path: &str, method: &Method, wishes: 
     Some(response)
 }
 
+fn is_builtin(group: &str) -> bool {
+    builtin::group_versions().any(|known| known.group == *group)
+}
+
 /// 404. Under what is served it is said as of a resource: upstream's router says it there, and its mux elsewhere.
 fn not_found(server: &Inner, path: &str, wishes: Wishes<'_>) -> Response {
     let mut segments = path.split('/').skip(1);
@@ -512,8 +516,7 @@ fn not_found(server: &Inner, path: &str, wishes: Wishes<'_>) -> Response {
         (Some("api" | "version"), _) => true,
         (Some("apis"), Some(group)) => {
             // A group that is only of custom resources is unknown but for what it serves.
-            builtin::group_versions().any(|known| known.group == *group)
-                && server.discovery.documents().get(&format!("/apis/{group}")).is_some()
+            is_builtin(group) && server.discovery.documents().get(&format!("/apis/{group}")).is_some()
         }
         _ => false,
     };

@@ -23,7 +23,7 @@ use crate::{
     registry::{Resource, encode, live},
     request::{
         Endpoint, MediaType, Negotiated, Query, RequestInfo, Transform,
-        negotiate::{Protobuf, Serves, is_pretty},
+        negotiate::{MetaVersion, Protobuf, Serves, is_pretty},
         options::table_options,
     },
 };
@@ -113,10 +113,10 @@ impl Form {
         }
     }
 
-    /// The form of what is not made into tables: errors and documents. Who can agree on nothing gets JSON.
+    /// The form of what is not made into tables: errors and documents. Who can agree on nothing gets JSON for people.
     pub(crate) fn plain(wishes: Wishes<'_>) -> Form {
         let endpoint = Endpoint { protobuf: Protobuf::Yes, serves: Serves::Documents, streams: false };
-        let json = Negotiated { media_type: MediaType::Json, transform: None, pretty: false };
+        let json = Negotiated { media_type: MediaType::Json, transform: None, pretty: true };
         let negotiated = endpoint.negotiate(wishes.accept).unwrap_or(json);
         let pretty = negotiated.pretty || is_pretty(wishes.raw_query, wishes.query, wishes.user_agent);
         Form { negotiated, pretty, include: IncludeObject::Metadata }
@@ -172,7 +172,7 @@ impl Form {
     pub(crate) fn shape(self, resource: &Resource, json: Bytes, now: Time, columns: bool) -> Result<Bytes, Status> {
         match self.negotiated.transform {
             None | Some(Transform::AggregatedDiscovery) => Ok(json),
-            Some(Transform::PartialObjectMetadata(_)) => Ok(partial_of(resource, &json)),
+            Some(Transform::PartialObjectMetadata(version)) => Ok(versioned(partial_of(resource, &json), version)),
             Some(Transform::PartialObjectMetadataList(_)) if resource.as_custom().is_some() => {
                 Err(Status::unknown("content is not a list"))
             }
@@ -183,10 +183,10 @@ impl Form {
                 );
                 Err(not_acceptable(words))
             }
-            Some(Transform::Table(_)) => {
+            Some(Transform::Table(version)) => {
                 let object = live::parse(&json)?;
-                let version = object.get("metadata").and_then(|metadata| metadata.get("resourceVersion"));
-                let resource_version = version.and_then(Value::as_str).unwrap_or_default().to_owned();
+                let seen = object.get("metadata").and_then(|metadata| metadata.get("resourceVersion"));
+                let resource_version = seen.and_then(Value::as_str).unwrap_or_default().to_owned();
                 let table = Table {
                     metadata: ListMeta { resource_version, ..ListMeta::default() },
                     column_definitions: columns.then(|| resource.columns()),
@@ -194,7 +194,7 @@ impl Form {
                 };
                 let mut out = Vec::new();
                 table.render(&mut out);
-                Ok(out.into())
+                Ok(versioned(out.into(), version))
             }
         }
     }
@@ -206,15 +206,15 @@ impl Form {
         cells: Vec<Value>,
         object: &Map,
     ) -> Option<Response> {
-        let Some(Transform::Table(_)) = self.negotiated.transform else { return None };
+        let Some(Transform::Table(version)) = self.negotiated.transform else { return None };
         let json = Bytes::from(encode(object));
         let shown = match self.include {
             IncludeObject::None => None,
             IncludeObject::Object => Some(json),
-            IncludeObject::Metadata => Some(partial(metadata_of(&json))),
+            IncludeObject::Metadata => Some(versioned(partial(metadata_of(&json)), version)),
         };
-        let version = object.get("metadata").and_then(|metadata| metadata.get("resourceVersion"));
-        let resource_version = version.and_then(Value::as_str).unwrap_or_default().to_owned();
+        let seen = object.get("metadata").and_then(|metadata| metadata.get("resourceVersion"));
+        let resource_version = seen.and_then(Value::as_str).unwrap_or_default().to_owned();
         let table = Table {
             metadata: ListMeta { resource_version, ..ListMeta::default() },
             column_definitions: Some(columns),
@@ -222,7 +222,19 @@ impl Form {
         };
         let mut out = Vec::new();
         table.render(&mut out);
-        Some(self.write(200, out.into()))
+        Some(self.write(200, versioned(out.into(), version)))
+    }
+
+    /// The version in which what is made of objects is wanted.
+    pub(crate) fn meta_version(self) -> MetaVersion {
+        match self.negotiated.transform {
+            Some(
+                Transform::Table(version)
+                | Transform::PartialObjectMetadata(version)
+                | Transform::PartialObjectMetadataList(version),
+            ) => version,
+            None | Some(Transform::AggregatedDiscovery) => MetaVersion::V1,
+        }
     }
 
     /// The row of an object. Its metadata is that of the stored version.
@@ -231,7 +243,7 @@ impl Form {
         let object = match self.include {
             IncludeObject::None => None,
             IncludeObject::Object => Some(json),
-            IncludeObject::Metadata => Some(partial_of(resource, stored)),
+            IncludeObject::Metadata => Some(versioned(partial_of(resource, stored), self.meta_version())),
         };
         TableRow { cells: row.cells, conditions: row.conditions, object }
     }
@@ -283,8 +295,9 @@ impl Form {
                 );
                 Err(not_acceptable(words))
             }
-            Some(Transform::PartialObjectMetadataList(_)) => {
-                let items: Vec<_> = items.iter().map(|(_, stored)| partial_of(resource, stored)).collect();
+            Some(Transform::PartialObjectMetadataList(version)) => {
+                let one = |(_, stored): &(Bytes, Bytes)| versioned(partial_of(resource, stored), version);
+                let items: Vec<_> = items.iter().map(one).collect();
                 let none = items.is_empty();
                 let mut out = Vec::new();
                 List { gvk: PARTIAL_OBJECT_METADATA_LIST, metadata, items }.render(&mut out);
@@ -293,9 +306,9 @@ impl Form {
                     out.truncate(out.len() - 3);
                     out.extend_from_slice(b"null}");
                 }
-                Ok(self.write(200, out.into()))
+                Ok(self.write(200, versioned(out.into(), version)))
             }
-            Some(Transform::Table(_)) => {
+            Some(Transform::Table(version)) => {
                 let mut rows = Vec::with_capacity(items.len());
                 for (json, stored) in items {
                     rows.push(self.row(resource, &live::parse(&json)?, json, &stored, now));
@@ -303,7 +316,7 @@ impl Form {
                 let table = Table { metadata, column_definitions: Some(resource.columns()), rows };
                 let mut out = Vec::new();
                 table.render(&mut out);
-                Ok(self.write(200, out.into()))
+                Ok(self.write(200, versioned(out.into(), version)))
             }
         }
     }
@@ -349,6 +362,16 @@ pub(crate) fn in_version(resource: &Resource, object: &Object) -> Result<Bytes, 
         return Ok(object.json.clone());
     }
     Ok(encode(&super::from_storage(resource, live::parse(&object.json)?)).into())
+}
+
+/// What was made of an object, in another version: both look the same but for the name at their head.
+pub(crate) fn versioned(rendered: Bytes, version: MetaVersion) -> Bytes {
+    const NAME: &[u8] = b"\"meta.k8s.io/v1\"";
+    if version == MetaVersion::V1 {
+        return rendered;
+    }
+    let Some(at) = rendered.windows(NAME.len()).position(|window| window == NAME) else { return rendered };
+    [&rendered[..at], b"\"meta.k8s.io/v1beta1\"", &rendered[at + NAME.len()..]].concat().into()
 }
 
 /// The metadata of an object alone.

@@ -61,23 +61,19 @@ pub(crate) async fn dispatch(call: &mut Call<'_>) -> Result<Response, Status> {
 async fn answer(call: &mut Call<'_>) -> Result<Response, Status> {
     let (verb, subresource) = (call.info.verb.clone(), call.info.subresource.clone());
     let resource = std::sync::Arc::clone(&call.resource);
-    if !resource.has_verb(&subresource, &verb) {
+    // The routes of built-in resources have been looked at, but a watch comes by the route of the list.
+    if (resource.as_custom().is_some() || verb == "watch") && !resource.has_verb(&subresource, &verb) {
         return Err(not_allowed(call, &verb));
     }
     if let Some(served) = resource.as_custom().filter(|served| served.definition().webhook && resource.converts()) {
         let words = "webhooks that convert are not called by this server";
         return Err(Status::internal_error(format!("conversion webhook for {:?} failed: {words}", served.gvk())));
     }
-    // The routes of built-in resources have been looked at; a custom resource has one for all.
-    let named = !call.info.name.is_empty();
-    if resource.as_custom().is_some() && matches!(&*verb, "update" | "patch") && !named {
+    if resource.as_custom().is_some() && matches!(&*verb, "update" | "patch") && call.info.name.is_empty() {
         if verb == "patch" {
             PatchType::parse_custom(call.header(http::header::CONTENT_TYPE))?;
         }
         return Err(Status::bad_request("name must be provided"));
-    }
-    if call.method == http::Method::HEAD && resource.as_custom().is_some() {
-        return Err(not_allowed(call, &verb));
     }
     match (&*resource.gvr.resource, &*subresource) {
         ("pods", "binding") | ("bindings", "") => return pods::bind(call).await,

@@ -86,6 +86,23 @@ pub(crate) async fn patch(call: &mut Call<'_>) -> Result<Response, Status> {
     form.object(&resource, if written.created { 201 } else { 200 }, written.json, call.now())
 }
 
+/// The body of an apply.
+pub(crate) fn read_configuration(body: &[u8]) -> Result<(Map, StrictErrors), Status> {
+    let refuse = |words: String| Status::bad_request(format!("error decoding YAML: {words}"));
+    let (value, duplicates) = codec::decode_strict(body, Format::Yaml)
+        .map_err(|error| refuse(format!("error converting YAML to JSON: {error}")))?;
+    let what = match value {
+        Value::Object(config) => return Ok((config, duplicates)),
+        Value::Null => return Ok((Map::new(), duplicates)),
+        Value::Bool(_) => "bool",
+        Value::Int(_) | Value::Float(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+    };
+    let words = "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal";
+    Err(refuse(format!("{words} {what} into Go value of type map[string]interface {{}}")))
+}
+
 /// Server-side apply: the fields that one manager wants, merged with those of others.
 async fn apply_configuration(
     call: &mut Call<'_>,
@@ -94,19 +111,7 @@ async fn apply_configuration(
     options: &PatchOptions,
 ) -> Result<Response, Status> {
     let resource = Arc::clone(&call.resource);
-    let (value, duplicates) = codec::decode_strict(&call.body, Format::Yaml)
-        .map_err(|error| Status::bad_request(format!("error decoding YAML: {error}")))?;
-    let config = match value {
-        Value::Object(config) => config,
-        Value::Null => Map::new(),
-        other => {
-            let what = other.type_name();
-            let words = "json: cannot unmarshal";
-            return Err(Status::bad_request(format!(
-                "error decoding YAML: error unmarshaling JSON: while decoding JSON: {words} {what} into Go value of type map[string]interface {{}}"
-            )));
-        }
-    };
+    let (config, duplicates) = read_configuration(&call.body)?;
     let write = &options.write;
     let before = call.warnings.len();
     let mut make = |call: &mut Call<'_>, old: Option<&Map>| {

@@ -17,6 +17,10 @@ use crate::{
 pub(crate) async fn get(call: &mut Call<'_>) -> Result<Response, Status> {
     let form = call.form()?;
     let stored = call.stored()?;
+    let export = call.query.get("export").filter(|export| !export.is_empty());
+    if export.is_some_and(|export| !matches!(export, "0" | "f" | "F" | "false" | "FALSE" | "False")) {
+        return Err(Status::bad_request("the export parameter, deprecated since v1.14, is no longer supported"));
+    }
     check_name(call.resource.namespaced, call.namespace(), &call.info.name)?;
     let options = GetOptions::parse(call.query);
     let at = match &*options.resource_version {

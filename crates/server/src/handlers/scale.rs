@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use capstan_api::{
     GroupVersionKind, Map, Status, Time, Value, builtin,
-    codec::{self, Format},
     field::{Error, Path},
     managed_fields::{ApplyError, write_entries},
     schema::Schema,
@@ -120,28 +119,25 @@ async fn patch(call: &mut Call<'_>) -> Result<Response, Status> {
     let form = call.form()?;
     let options = PatchOptions::parse(call.query, patch_type)?;
     if patch_type == PatchType::Apply {
-        let (value, _) = codec::decode_strict(&call.body, Format::Yaml)
-            .map_err(|error| Status::bad_request(format!("error decoding YAML: {error}")))?;
-        let Value::Object(config) = value else {
-            return Err(Status::bad_request("error decoding YAML: not an object"));
-        };
+        let (config, _) = patch::read_configuration(&call.body)?;
         let by = By::Apply(&options.write.field_manager, options.force.unwrap_or_default());
         let dry_run = options.write.dry_run;
         let mut make = |call: &mut Call<'_>, old: Option<&Map>| scaled(call, config.clone(), old, dry_run, by);
         return finish(call, form, dry_run, &mut make).await;
     }
     let options = options.write;
-    let (patch, duplicates) = patch::read(&call.body, patch_type, options.field_validation)?;
+    let patch = patch::read(&call.body, patch_type, options.field_validation);
     let schema = schema()?;
     let before = call.warnings.len();
     let mut make = |call: &mut Call<'_>, old: Option<&Map>| {
         call.warnings.truncate(before);
         let Some(object) = old else { return Err(not_found(&call.resource, &call.info.name)) };
+        let (patch, duplicates) = patch.as_ref().map_err(Clone::clone)?;
         let duplicates = duplicates.clone();
         let validation = options.field_validation;
         let target = patch::Target::Builtin(&SCALE, &schema);
         let mut sent =
-            patch::apply(&patch, &read(&call.resource, object)?, duplicates, validation, target, &mut call.warnings)?;
+            patch::apply(patch, &read(&call.resource, object)?, duplicates, validation, target, &mut call.warnings)?;
         ensure_namespace(call.namespace(), &mut sent)?;
         check_object_name(&sent, &call.info.name)?;
         scaled(call, sent, old, options.dry_run, By::Update(&options.field_manager))

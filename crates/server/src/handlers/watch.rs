@@ -19,7 +19,7 @@ use http_body::Frame;
 
 use super::{
     call::Call,
-    form::{Form, answer, in_version, message},
+    form::{Form, answer, in_version, message, versioned},
     read::list_options,
 };
 use crate::{
@@ -182,7 +182,7 @@ impl Stream {
             }
             Some(_) => {
                 let gvk = capstan_api::partial::PARTIAL_OBJECT_METADATA;
-                bookmark_frame(&gvk, revision, initial_events_end)
+                versioned(bookmark_frame(&gvk, revision, initial_events_end), self.form.meta_version())
             }
         }
     }
@@ -208,7 +208,11 @@ impl Stream {
         Poll::Ready(match item {
             Poll::Ready(Ok(WatchItem::Event(event))) => match self.event(&event) {
                 Ok(frame) => Some(frame),
-                Err(status) => Some(error_event(self.form, &status)),
+                // What cannot be made of objects is noticed too late to say so.
+                Err(_) => {
+                    self.source = Source::Done;
+                    None
+                }
             },
             Poll::Ready(Ok(WatchItem::Bookmark { revision, initial_events_end })) => {
                 Some(self.bookmark(revision, initial_events_end))

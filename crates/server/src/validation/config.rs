@@ -39,7 +39,7 @@ pub(super) fn config_map(object: &Map, errors: &mut ErrorList) {
     let data: usize = strings(object, "data").map(|(_, value)| value.len()).sum();
     let binary: usize = strings(object, "binaryData").map(|(_, value)| decoded_len(value)).sum();
     if data + binary > MAX_SIZE {
-        errors.push(Error::too_long("", MAX_SIZE));
+        errors.push(Error::too_long("[]", MAX_SIZE));
     }
 }
 
