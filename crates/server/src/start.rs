@@ -20,7 +20,7 @@ use crate::{
         rbac::{GROUP, RbacKind},
     },
     bootstrap::{self, Ensure, Reconciled},
-    cache::{CacheError, Object, ReadAt, WatchItem, WatchQuery, WatchStart, Watcher},
+    cache::{CacheError, Object, ReadAt, WatchItem, WatchQuery, WatchStart, WatchedEvent, Watcher},
     flowcontrol::{FlowControl, status as flow_schema_status},
     handlers::managed,
     objects::Objects as _,
@@ -218,27 +218,38 @@ fn services(registry: &Registry, allocator: &Allocator, config: &Config) -> Resu
     Ok(writes)
 }
 
+/// Whether a change is of interest, by what was there before, if anything.
+type Concerns = fn(Option<&Object>, &Object) -> bool;
+
 /// Tells somebody of the objects that there are, and in a task of all that changes: the object, and whether it is gone.
 async fn follow(
     registry: &Registry,
     resource: &GroupResource,
     tasks: &mut JoinSet<()>,
+    concerns: Concerns,
     mut tell: impl FnMut(&Object, Value, bool) + Send + 'static,
 ) -> Result<(), CacheError> {
     let Some(stored) = registry.stored(resource).cloned() else { return Ok(()) };
-    let mut tell = move |object: &Object, gone: bool| {
-        if let Ok(value) = live::parse(&object.json) {
+    let mut tell = move |event: &WatchedEvent| {
+        let (object, gone) = (event.object(), event.event_type() == EventType::Deleted);
+        if (gone || concerns(event.previous().map(|object| &**object), object))
+            && let Ok(value) = live::parse(&object.json)
+        {
             tell(object, Value::Object(value), gone);
         }
     };
-    for object in registry.list(resource, "") {
-        tell(&object, false);
-    }
     let mut watcher = watch_all(&stored).await?;
+    loop {
+        match watcher.next().await? {
+            WatchItem::Event(event) => tell(&event),
+            WatchItem::Bookmark { initial_events_end: true, .. } => break,
+            WatchItem::Bookmark { .. } => {}
+        }
+    }
     tasks.spawn(async move {
         loop {
             match watcher.next().await {
-                Ok(WatchItem::Event(event)) => tell(event.object(), event.event_type() == EventType::Deleted),
+                Ok(WatchItem::Event(event)) => tell(&event),
                 Ok(WatchItem::Bookmark { .. }) => {}
                 Err(CacheError::Closed) => return,
                 Err(_) => match watch_all(&stored).await {
@@ -251,8 +262,29 @@ async fn follow(
     Ok(())
 }
 
+/// Every change is of interest.
+fn all(_: Option<&Object>, _: &Object) -> bool {
+    true
+}
+
+/// What a pod refers to concerns its node, and most changes of a pod are of its status alone.
+fn refers_anew(before: Option<&Object>, pod: &Object) -> bool {
+    let node = |pod: &Object| pod.field("spec.nodeName").is_some_and(|node| !node.is_empty());
+    let made_claims = |pod: &Object| {
+        let status = pod.part("status").and_then(|status| str::from_utf8(status).ok()).unwrap_or_default();
+        status.contains("esourceClaimStatus")
+    };
+    match before {
+        None => node(pod),
+        Some(before) => {
+            (node(before) || node(pod))
+                && (before.uid != pod.uid || before.part("spec") != pod.part("spec") || made_claims(pod))
+        }
+    }
+}
+
 fn watch_all(stored: &Stored) -> impl Future<Output = Result<Watcher, CacheError>> {
-    stored.cache.watch(WatchQuery::all(WatchStart::State { at: ReadAt::Any, closing_bookmark: false }))
+    stored.cache.watch(WatchQuery::all(WatchStart::State { at: ReadAt::Any, closing_bookmark: true }))
 }
 
 /// Keeps authorization up with the roles and bindings.
@@ -264,7 +296,7 @@ pub(crate) async fn follow_rbac(
     for kind in [RbacKind::ClusterRole, RbacKind::Role, RbacKind::ClusterRoleBinding, RbacKind::RoleBinding] {
         let rbac = Arc::clone(rbac);
         let resource = GroupResource::from_static(GROUP, kind.resource());
-        follow(registry, &resource, tasks, move |object, value, gone| match gone {
+        follow(registry, &resource, tasks, all, move |object, value, gone| match gone {
             true => rbac.remove(kind, object.namespace(), object.name()),
             false => rbac.upsert(kind, &value),
         })
@@ -287,7 +319,8 @@ pub(crate) async fn follow_nodes(
     ] {
         let node = Arc::clone(node);
         let resource = GroupResource::from_static(group, resource);
-        follow(registry, &resource, tasks, move |object, value, gone| match gone {
+        let concerns = if kind == NodeKind::Pod { refers_anew } else { all };
+        follow(registry, &resource, tasks, concerns, move |object, value, gone| match gone {
             true => node.remove(kind, object.namespace(), object.name()),
             false => node.upsert(kind, &value),
         })
@@ -305,7 +338,7 @@ pub(crate) async fn follow_flow_control(
     for resource in ["prioritylevelconfigurations", "flowschemas"] {
         let flow_control = Arc::clone(flow_control);
         let resource = GroupResource::from_static("flowcontrol.apiserver.k8s.io", resource);
-        follow(registry, &resource, tasks, move |object, value, gone| match (gone, value) {
+        follow(registry, &resource, tasks, all, move |object, value, gone| match (gone, value) {
             (true, value) => flow_control.remove(kind_of(&value), object.name()),
             (false, Value::Object(value)) => flow_control.upsert(&value),
             _ => {}
@@ -322,7 +355,7 @@ pub(crate) async fn follow_service_cidrs(
     tasks: &mut JoinSet<()>,
 ) -> Result<(), CacheError> {
     let allocator = allocator.clone();
-    follow(registry, &SERVICE_CIDRS, tasks, move |object, value, gone| {
+    follow(registry, &SERVICE_CIDRS, tasks, all, move |object, value, gone| {
         allocator.service_cidr(object.name(), if gone { None } else { value.as_object() });
     })
     .await

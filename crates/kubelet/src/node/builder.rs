@@ -202,7 +202,9 @@ impl NodeBuilder {
         let source = Arc::new(self.client.clone());
         let config = Config { field_selector: format!("spec.nodeName={}", self.name), ..Config::default() };
         let factory = |config: Config| {
-            SharedInformerFactory::new(source.clone(), self.clock.clone(), self.ids.clone()).config(config)
+            SharedInformerFactory::new(source.clone(), self.clock.clone(), self.ids.clone())
+                .config(config)
+                .without_managed_fields()
         };
         // The factories are kept: informers end with the factory that made them.
         let factories = [factory(config), factory(Config::default())];

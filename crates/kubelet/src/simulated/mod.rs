@@ -102,7 +102,8 @@ impl Nodes {
         let config = Config { field_selector: "spec.nodeName!=".to_owned(), ..Config::default() };
         let source = Arc::new(self.client.clone());
         // The factory is kept: informers end with the factory that made them.
-        let factory = SharedInformerFactory::new(source, self.clock.clone(), self.ids.clone()).config(config);
+        let factory = SharedInformerFactory::new(source, self.clock.clone(), self.ids.clone());
+        let factory = factory.config(config).without_managed_fields();
         let informer = factory.informer::<Pod>();
         let changed = Dirty::of(&informer);
         let watching = tokio::spawn({

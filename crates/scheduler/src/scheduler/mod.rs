@@ -173,7 +173,7 @@ impl Scheduler {
     pub async fn run(self, stop: Stop) {
         let shared = self.shared;
         let source = Arc::new(shared.client.clone());
-        let factory = SharedInformerFactory::new(source, Arc::clone(&shared.clock), self.ids);
+        let factory = SharedInformerFactory::new(source, Arc::clone(&shared.clock), self.ids).without_managed_fields();
         let synced = handlers::register(&factory, &shared);
         factory.start();
         tokio::select! {

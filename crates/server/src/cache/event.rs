@@ -119,6 +119,15 @@ impl WatchedEvent {
         }
     }
 
+    /// The object before a change of it.
+    #[must_use]
+    pub fn previous(&self) -> Option<&Arc<Object>> {
+        match &self.origin {
+            Origin::State(_) => None,
+            Origin::Change(event) => event.previous.as_ref(),
+        }
+    }
+
     /// The line that a watch sends. Made once for all watchers that see the same.
     #[must_use]
     pub fn frame(&self) -> Bytes {

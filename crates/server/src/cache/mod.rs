@@ -40,6 +40,7 @@ use tokio::{
 pub use error::CacheError;
 pub use event::{INITIAL_EVENTS_END, WatchedEvent, bookmark_frame};
 pub use fields::{FieldPaths, SelectableFields};
+pub(crate) use object::part;
 pub use object::{Malformed, Object, OwnerReference};
 pub use read::{Found, ListPage, ListQuery, ReadAt};
 pub use snapshot::Snapshot;

@@ -47,6 +47,19 @@ pub struct Object {
     message: OnceLock<Bytes>,
 }
 
+/// The JSON of one field of an object.
+pub(crate) fn part<'j>(object: &'j [u8], field: &str) -> Option<&'j [u8]> {
+    let mut reader = Reader::new(object);
+    reader.next().ok()?;
+    loop {
+        match reader.next().ok()? {
+            Token::Key(key) if key == field => return reader.skip().ok(),
+            Token::Key(_) => drop(reader.skip().ok()?),
+            _ => return None,
+        }
+    }
+}
+
 /// Whom an object belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnerReference {
@@ -158,6 +171,12 @@ impl Object {
             "metadata.namespace" => Some(self.namespace()),
             _ => self.fields.iter().find(|(name, _)| name.as_str() == field).map(|(_, value)| value.as_str()),
         }
+    }
+
+    /// The JSON of one of its fields.
+    #[must_use]
+    pub fn part(&self, field: &str) -> Option<&[u8]> {
+        part(&self.json, field)
     }
 
     /// Whether both selectors select it.

@@ -5,7 +5,6 @@ use std::{collections::VecDeque, sync::Arc};
 use bytes::Bytes;
 use capstan_api::{
     GroupVersionKind, Map, Status, Time, Value, builtin,
-    json::{Reader, Token},
     list::{List, Part},
     object::ListMeta,
     partial::{self, PARTIAL_OBJECT_METADATA_LIST},
@@ -16,7 +15,7 @@ use capstan_api::{
 use http::{HeaderValue, StatusCode, header};
 
 use crate::{
-    cache::Object,
+    cache::{Object, part},
     conversion,
     http::{Body, Response},
     pretty,
@@ -393,15 +392,7 @@ fn partial(metadata: Option<&[u8]>) -> Bytes {
 
 /// The text of the metadata.
 fn metadata_of(json: &[u8]) -> Option<&[u8]> {
-    let mut reader = Reader::new(json);
-    reader.next().ok()?;
-    loop {
-        match reader.next().ok()? {
-            Token::Key(key) if key == "metadata" => return reader.skip().ok(),
-            Token::Key(_) => drop(reader.skip().ok()?),
-            _ => return None,
-        }
-    }
+    part(json, "metadata")
 }
 
 /// The beginning of a list of custom resources, which says also that it does not go on.

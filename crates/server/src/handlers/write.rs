@@ -386,6 +386,9 @@ pub(crate) async fn change(call: &mut Call<'_>, change: Change<'_>) -> Result<Wr
                 return Err(super::read::not_found(&resource, name));
             }
             let object = make(call, None)?;
+            if same_uid {
+                check_uid(call, (&stored.key(namespace, name), dry_run), &object, "", name)?;
+            }
             let decision = call.server.authorizer.authorize(&call.attributes("create", name));
             if !decision.is_allowed() {
                 return Err(forbidden(&call.attributes("create", name), decision.reason()));
@@ -527,13 +530,8 @@ fn check_version(
     (name, same_uid): (&str, bool),
 ) -> Result<(), Status> {
     let group_resource = call.resource.gvr.group_resource();
-    let (uid, old_uid) = (meta(new, "uid"), meta(old, "uid"));
-    if same_uid && !uid.is_empty() && uid != old_uid {
-        let words = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {old_uid}");
-        // The store that only tries does not know where everything is kept.
-        let key = if dry_run { key.strip_prefix(b"/registry").unwrap_or(key) } else { key };
-        let words = wrong_object(key, &words);
-        return Err(Status::conflict(&group_resource, name, words));
+    if same_uid {
+        check_uid(call, (key, dry_run), new, meta(old, "uid"), name)?;
     }
     let version = parse_version(new)?;
     if version == 0 {
@@ -549,6 +547,24 @@ fn check_version(
         return Err(modified(&group_resource, name));
     }
     Ok(())
+}
+
+/// Who sends a uid means the object that has it, and no other of the same name.
+fn check_uid(
+    call: &Call<'_>,
+    (key, dry_run): (&[u8], bool),
+    new: &Map,
+    old_uid: &str,
+    name: &str,
+) -> Result<(), Status> {
+    let uid = meta(new, "uid");
+    if uid.is_empty() || uid == old_uid {
+        return Ok(());
+    }
+    let words = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {old_uid}");
+    // The store that only tries does not know where everything is kept.
+    let key = if dry_run { key.strip_prefix(b"/registry").unwrap_or(key) } else { key };
+    Err(Status::conflict(&call.resource.gvr.group_resource(), name, wrong_object(key, &words)))
 }
 
 /// An object whose deletion was asked for goes when nothing holds it any more.

@@ -4,7 +4,7 @@ use std::{
     convert::Infallible,
     future::{Future, poll_fn},
     net::SocketAddr,
-    pin::pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
 };
@@ -122,7 +122,7 @@ where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let activity = Activity::new(shared.clock.clone(), shared.limits, http2);
-    let io = ClientIo::new(stream, shared.clock.clone(), activity.clone(), shared.limits.write_timeout);
+    let (io, sending) = ClientIo::new(stream, shared.clock.clone(), activity.clone(), shared.limits.write_timeout);
     // What is found out about the certificates once holds for the whole connection.
     let certificates = PeerCertificates::new(peer.certificates.to_vec()).map(Arc::new);
     let service = {
@@ -146,26 +146,39 @@ where
     let mut draining = pin!(reached(shared.phase.clone(), Phase::Draining));
     let mut aborted = pin!(reached(shared.phase.clone(), Phase::Aborted));
     let mut deadline = Deadline::new(&shared.clock, &activity);
-    let mut told = false;
+    let (mut told, mut over) = (false, false);
+    // The connection writes all it has to, and then it is sent.
+    let go_on = |cx: &mut Context<'_>, connection: Pin<&mut _>, over: &mut bool| {
+        if !*over && Future::poll(connection, cx).is_ready() {
+            *over = true;
+            // It may be that the client and somebody here now speak otherwise than by HTTP.
+            sending.release();
+        }
+        match sending.poll_send(cx) {
+            Poll::Ready(Ok(())) if !*over => Poll::Pending,
+            Poll::Ready(_) => Poll::Ready(()),
+            Poll::Pending => Poll::Pending,
+        }
+    };
     poll_fn(|cx| {
         if aborted.as_mut().poll(cx).is_ready() {
             return Poll::Ready(());
         }
-        if !told && draining.as_mut().poll(cx).is_ready() {
+        if !told && !over && draining.as_mut().poll(cx).is_ready() {
             told = true;
             connection.as_mut().graceful_shutdown();
         }
         // Why a connection broke is of interest to the client alone, and hyper has told it what can be told.
-        if connection.as_mut().poll(cx).is_ready() {
+        if go_on(cx, connection.as_mut(), &mut over).is_ready() {
             return Poll::Ready(());
         }
         while deadline.poll(cx).is_ready() {
-            if !activity.is_http2() || !deadline.extend(GO_AWAY_TIMEOUT) {
+            if over || !activity.is_http2() || !deadline.extend(GO_AWAY_TIMEOUT) {
                 return Poll::Ready(());
             }
             told = true;
             connection.as_mut().graceful_shutdown();
-            if connection.as_mut().poll(cx).is_ready() {
+            if go_on(cx, connection.as_mut(), &mut over).is_ready() {
                 return Poll::Ready(());
             }
         }
