@@ -163,9 +163,15 @@ fn questions() -> Vec<Case> {
         ("a version", get(&format!("{MAPS}?resourceVersion=x")), 400, "BadRequest"),
         (
             "a version of the future",
-            get(&format!("{MAPS}?resourceVersion=9999999999&timeout=1s")),
+            get(&format!("{MAPS}?resourceVersion=9999999999")),
             504,
             "Too large resource version",
+        ),
+        (
+            "a version of the future, and no patience",
+            get(&format!("{MAPS}?resourceVersion=9999999999&timeout=1s")),
+            504,
+            "request did not complete within the allotted timeout",
         ),
         (
             "a continue token",
