@@ -1,5 +1,5 @@
-//! What only some kinds can do, as client-go's expansions have it: evictions, bindings, tokens, approvals; and what kubectl
-//! does with a patch: restarts and cordons.
+//! What only some kinds can do, as client-go's expansions have it: evictions, bindings, tokens, approvals; and what
+//! kubectl does with a patch: restarts and cordons.
 
 use capstan_api::options::{DeleteOptions, UpdateOptions};
 use k8s_openapi::api::{

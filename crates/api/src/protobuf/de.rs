@@ -207,8 +207,8 @@ fn unpack<'de>(shape: Shape<'_>, raw: Raw<'de>, put: &mut impl FnMut(Raw<'de>)) 
 struct Fields<'s, 'de> {
     node: NodeRef<'s>,
     numbers: &'s [Numbered],
-    /// Where the last field was among the numbers. Fields are written in the order of their numbers, so that the next one
-    /// is there or soon after.
+    /// Where the last field was among the numbers. Fields are written in their order, so that the next one is there or
+    /// soon after.
     at: usize,
     found: Vec<(usize, Raw<'de>)>,
     /// The positions that were found, as bits, and whether all of one stand together.

@@ -113,8 +113,8 @@ impl Config {
         Config::choose(read, name.to_owned(), context).await
     }
 
-    /// The account of the pod that this runs in. Its token and the certificates that vouch for the server are read again
-    /// when they change, as are the files that kubeconfigs name.
+    /// The account of the pod that this runs in. Its token and the certificates that vouch for the server are read
+    /// again when they change, as are the files that kubeconfigs name.
     ///
     /// # Errors
     /// This does not run in a pod, or the pod has no account.

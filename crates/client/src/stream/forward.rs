@@ -47,8 +47,8 @@ enum Way {
     Channels(Mutex<Vec<(u16, PortStream)>>),
 }
 
-/// What the next streams of a tunnel are made from. Headers are packed one after the other, so that their frames have to
-/// go out in that order too.
+/// What the next streams of a tunnel are made from. Headers are packed one after the other, so that their frames have
+/// to go out in that order too.
 #[derive(Default)]
 struct Next {
     encoder: Encoder,
@@ -177,8 +177,8 @@ impl PortForward {
         }
     }
 
-    /// Connects a local connection to a port and carries bytes both ways until the port's side has ended or the local one
-    /// breaks.
+    /// Connects a local connection to a port and carries bytes both ways until the port's side has ended or the local
+    /// one breaks.
     ///
     /// # Errors
     /// Nothing listens on the port, or the connection to the server is lost.

@@ -210,8 +210,8 @@ async fn carry(
     }
 }
 
-/// A connection to a port of a pod. It is read and written like one; shutting it down tells the port that no more comes,
-/// where the protocol can tell that. Dropping it gives it up.
+/// A connection to a port of a pod. It is read and written like one; shutting it down tells the port that no more
+/// comes, where the protocol can tell that. Dropping it gives it up.
 ///
 /// That a read is at its end says nothing of why: [`PortStream::error`] does.
 pub struct PortStream {

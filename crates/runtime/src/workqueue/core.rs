@@ -58,10 +58,10 @@ struct Slot<T, R> {
     kept: bool,
 }
 
-/// When something happened, if anybody wants to know. Asking the clock costs more than all else that is done to an item.
+/// When something happened, if anybody wants to know. Asking the clock costs more than all else that is done to items.
 type Stamp = Option<Moment>;
 
-/// An item in work: its hash, its slot, and since when. There are as many as workers at most, so they are looked through.
+/// An item in work: its hash, its slot, and since when. There are no more than workers, so they are looked through.
 type InWork = (u64, u32, Stamp);
 
 struct State<T, Q: Ready> {

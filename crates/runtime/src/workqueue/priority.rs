@@ -122,8 +122,8 @@ impl<T: Item> PriorityQueue<T> {
         self.core.is_shutting_down()
     }
 
-    /// Measures from now on how long items wait and are worked on. Who never asks for [`metrics`](Self::metrics) does not
-    /// pay for that, as in client-go without a provider of metrics.
+    /// Measures from now on how long items wait and are worked on. Who never asks for [`metrics`](Self::metrics) does
+    /// not pay for that, as in client-go without a provider of metrics.
     pub fn measure(&self) {
         self.core.measure();
     }
