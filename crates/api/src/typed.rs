@@ -58,8 +58,10 @@ pub(crate) enum Fields<'s, 'de> {
 }
 
 /// The key of an entry: a string, or what the type makes of it.
-pub(crate) enum Key<'s> {
+pub(crate) enum Key<'s, 'de> {
     Name(&'s str),
+    /// Text that lies in the bytes as it is.
+    Borrowed(&'de str),
     Text(Str),
 }
 
@@ -281,14 +283,14 @@ impl<'s, 'de> Fields<'s, 'de> {
         }
     }
 
-    fn key(&mut self) -> Result<Option<Key<'s>>, SerdeError> {
+    fn key(&mut self) -> Result<Option<Key<'s, 'de>>, SerdeError> {
         match self {
             Fields::Values { entries, value: next, .. } => Ok(entries.next().map(|(key, value)| {
                 *next = Some(value);
                 Key::Text(key)
             })),
             Fields::Object(object) => Ok(object.key()?.map(Key::Name)),
-            Fields::Map(map) => Ok(map.key()?.map(Key::Text)),
+            Fields::Map(map) => map.key(),
         }
     }
 
@@ -318,10 +320,10 @@ impl<'de> MapAccess<'de> for &mut Fields<'_, 'de> {
     }
 }
 
-impl Key<'_> {
+impl Key<'_, '_> {
     fn text(&self) -> &str {
         match self {
-            Key::Name(name) => name,
+            Key::Name(text) | Key::Borrowed(text) => text,
             Key::Text(text) => text,
         }
     }
@@ -339,7 +341,7 @@ macro_rules! parsed {
     };
 }
 
-impl<'de> Deserializer<'de> for Key<'_> {
+impl<'de> Deserializer<'de> for Key<'_, '_> {
     type Error = SerdeError;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SerdeError> {

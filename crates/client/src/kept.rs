@@ -183,13 +183,13 @@ impl<K: Object> Packing<K> {
     /// Packs an object that was read. One that cannot be written stays whole.
     pub(crate) fn pack_object(&self, object: K) -> Kept<K> {
         match (self.encode)(&object) {
-            Ok(bytes) => self.kept(bytes),
+            Ok(bytes) => self.kept(bytes.into()),
             Err(_) => Kept::from(Arc::new(object)),
         }
     }
 
-    fn kept(&self, bytes: Vec<u8>) -> Kept<K> {
-        Kept(Form::Packed { bytes: bytes.into(), recent: Arc::clone(&self.recent) })
+    fn kept(&self, bytes: Arc<[u8]>) -> Kept<K> {
+        Kept(Form::Packed { bytes, recent: Arc::clone(&self.recent) })
     }
 }
 

@@ -177,6 +177,8 @@ pub mod config;
 pub mod delta_fifo;
 pub mod discovery;
 mod error;
+#[cfg(feature = "k8s-openapi")]
+pub mod expansion;
 pub mod factory;
 #[cfg(feature = "kube")]
 mod gzip;
@@ -192,13 +194,13 @@ pub mod rate;
 pub mod reflector;
 pub mod rest;
 pub mod retry;
+#[cfg(feature = "kube")]
+mod rotated;
 pub mod scale;
 pub mod store;
 pub mod stream;
 #[cfg(test)]
 mod testing;
-#[cfg(feature = "kube")]
-mod token_file;
 pub mod transport;
 pub mod wait;
 pub mod watch;

@@ -37,7 +37,7 @@ use crate::{
     BoxFuture, Client, Error,
     config::{Config, ConfigError, chain},
     gzip,
-    token_file::TokenFile,
+    rotated::{CaFile, TokenFile},
     transport::{Body, BodyError, Transport},
 };
 
@@ -280,7 +280,12 @@ where
 {
     let wrong = |error: &dyn std::error::Error| ConfigError::user(&config.place, error);
     // A plugin that tells a certificate runs in the first of these, one that tells a token in the second.
-    let tls = config.kube.rustls_client_config().map_err(|error| wrong(&error))?;
+    let mut tls = config.kube.rustls_client_config().map_err(|error| wrong(&error))?;
+    if let Some(path) = config.kube.root_cert_file.clone().filter(|_| !config.kube.accept_invalid_certs) {
+        // kube reads it again too, once a minute.
+        let file = CaFile::open(path.clone()).map_err(|error| ConfigError::ca_file(&config.place, &path, &error))?;
+        tls.dangerous().set_certificate_verifier(Arc::new(file));
+    }
     let auth = config.kube.auth_layer().map_err(|error| wrong(&error))?;
     let headers = config.kube.extra_headers_layer().map_err(|error| wrong(&error))?;
     let server_name = match &config.kube.tls_server_name {

@@ -2,7 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "all of it is a test")]
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex},
+};
 
 use capstan_api::{GroupVersionResource, Unstructured, options::ListOptions};
 use capstan_client::{Api, Client, Config, Error, Event, ExplicitConfig};
@@ -14,6 +17,7 @@ use capstan_server::{
     serve,
 };
 use capstan_storage::{Memory, Options};
+use tokio::sync::Notify;
 
 struct Cluster {
     directory: PathBuf,
@@ -141,6 +145,99 @@ async fn tokens_are_read_again_when_they_rotate() {
     let gone = ExplicitConfig { bearer_token: String::new(), ..config };
     let error = Client::from_config(&Config::explicit(&gone).await.unwrap()).unwrap_err().to_string();
     assert!(error.contains("failed to read token file") && error.contains("rotation"), "{error}");
+}
+
+/// Where clients find whichever server is current.
+struct Door {
+    url: String,
+    current: Arc<Mutex<String>>,
+    moved: Arc<Notify>,
+}
+
+impl Door {
+    async fn open(to: &str) -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("https://{}", listener.local_addr().unwrap());
+        let (current, moved) = (Arc::new(Mutex::new(to.to_owned())), Arc::new(Notify::new()));
+        let (to, end) = (current.clone(), moved.clone());
+        tokio::spawn(async move {
+            while let Ok((mut client, _)) = listener.accept().await {
+                let address = to.lock().unwrap().trim_start_matches("https://").to_owned();
+                let end = end.clone();
+                tokio::spawn(async move {
+                    let mut server = tokio::net::TcpStream::connect(address).await.unwrap();
+                    tokio::select! {
+                        _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
+                        () = end.notified() => {}
+                    }
+                });
+            }
+        });
+        Door { url, current, moved }
+    }
+
+    /// Another server takes over; connections to the old one end.
+    fn lead(&self, to: &str) {
+        to.clone_into(&mut self.current.lock().unwrap());
+        self.moved.notify_waiters();
+    }
+}
+
+/// A server that has a certificate of another authority is believed as soon as the file names that one.
+#[tokio::test(flavor = "multi_thread")]
+async fn authorities_are_read_again_when_they_rotate() {
+    let (before, after) = (Cluster::start("ca-before").await, Cluster::start("ca-after").await);
+    let file = before.directory.join("rotated.crt");
+    let write = |text: &str| {
+        std::fs::write(before.directory.join("new"), text).unwrap();
+        std::fs::rename(before.directory.join("new"), &file).unwrap();
+    };
+    write(&before.pki.ca.own.certificate);
+    let door = Door::open(&before.url).await;
+    let explicit = ExplicitConfig {
+        host: door.url.clone(),
+        ca_file: file.display().to_string(),
+        bearer_token: "a-token".into(),
+        ..ExplicitConfig::default()
+    };
+    let client = Client::from_config(&Config::explicit(&explicit).await.unwrap()).unwrap();
+    let maps = config_maps(&client);
+    assert!(maps.get("x").await.unwrap_err().is_not_found());
+
+    // The server changes first. Requests on connections that end may break off, but nothing is believed.
+    door.lead(&after.url);
+    for _ in 0..3 {
+        let Error::Transport(_) = maps.get("x").await.unwrap_err() else { panic!("it is not to be trusted") };
+    }
+    let Error::Transport(text) = maps.get("x").await.unwrap_err() else { panic!("it is not to be trusted") };
+    assert!(text.contains("certificate"), "{text}");
+    write("no certificate");
+    assert!(matches!(maps.get("x").await, Err(Error::Transport(_))));
+    write(&after.pki.ca.own.certificate);
+    assert!(maps.get("x").await.unwrap_err().is_not_found());
+
+    // Those that vouch for both serve both; a file that is gone takes nothing away.
+    write(&format!("{}{}", before.pki.ca.own.certificate, after.pki.ca.own.certificate));
+    let kubeconfig = format!(
+        "clusters: [{{name: c, cluster: {{server: '{}', certificate-authority: '{}'}}}}]\n\
+         users: [{{name: u, user: {{token: a-token}}}}]\n\
+         contexts: [{{name: x, context: {{cluster: c, user: u}}}}]\ncurrent-context: x\n",
+        door.url,
+        file.display()
+    );
+    let other = config_maps(&self::client(&kubeconfig).await);
+    assert!(other.get("x").await.unwrap_err().is_not_found());
+    std::fs::remove_file(&file).unwrap();
+    door.lead(&before.url);
+    while let Err(error) = other.get("x").await
+        && !error.is_not_found()
+    {
+        let Error::Transport(text) = error else { panic!("{error}") };
+        assert!(!text.contains("certificate"), "{text}");
+    }
+
+    let gone = Config::explicit(&explicit).await.unwrap_err().to_string();
+    assert!(gone.contains("rotated.crt"), "{gone}");
 }
 
 /// Answers that are long come compressed to those who say that they can read that.

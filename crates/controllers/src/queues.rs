@@ -68,6 +68,7 @@ impl Queues {
     /// One more queue; gives where its failures are to be noted.
     pub(crate) fn add(&self, name: &'static str, queue: PriorityQueue<Key>, log: Option<Log>) -> Arc<Failures> {
         let failures = Arc::new(Failures { of: name, noted: Mutex::default(), log });
+        queue.measure();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.push(Shown { name, queue, failures: Arc::clone(&failures) });
         failures

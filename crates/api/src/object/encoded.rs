@@ -55,7 +55,10 @@ impl<'a> Encoded<'a> {
     ///
     /// # Errors
     /// The bytes are no message.
-    pub fn packed(&self, gvk: Option<&GroupVersionKind>) -> Result<Option<Vec<u8>>, ObjectError> {
+    pub fn packed<B>(&self, gvk: Option<&GroupVersionKind>) -> Result<Option<B>, ObjectError>
+    where
+        B: for<'b> From<&'b [u8]>,
+    {
         match self.whole().open(gvk)? {
             Opened::Json(_) => Ok(None),
             Opened::Message { message, gvk, .. } => {

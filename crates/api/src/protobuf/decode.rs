@@ -376,12 +376,7 @@ pub(super) fn leaf(shape: Shape<'_>, bytes: &[u8]) -> Result<Value, Error> {
             }
         }
         Shape::Raw => {
-            let mut raw: &[u8] = b"";
-            for field in small(bytes, "RawExtension", ["Raw"], [DELIMITED]) {
-                if let (1, Field::Bytes(bytes)) = field? {
-                    raw = bytes;
-                }
-            }
+            let raw = raw(bytes)?;
             return if raw.is_empty() { Ok(Value::Null) } else { json::parse(raw).map_err(Error::Json) };
         }
         _ => Str::from_utf8_lossy(bytes),
@@ -389,8 +384,34 @@ pub(super) fn leaf(shape: Shape<'_>, bytes: &[u8]) -> Result<Value, Error> {
     Ok(Value::String(text))
 }
 
+/// Whether a [`leaf`] is nothing, found out without making it.
+pub(super) fn is_null(shape: Shape<'_>, bytes: &[u8]) -> Result<bool, Error> {
+    Ok(match shape {
+        Shape::Time | Shape::MicroTime => time(shape, bytes)?.is_none(),
+        Shape::Raw => matches!(raw(bytes)?.trim_ascii(), b"" | b"null"),
+        _ => false,
+    })
+}
+
+/// The JSON in a message.
+fn raw(bytes: &[u8]) -> Result<&[u8], Error> {
+    let mut raw: &[u8] = b"";
+    for field in small(bytes, "RawExtension", ["Raw"], [DELIMITED]) {
+        if let (1, Field::Bytes(bytes)) = field? {
+            raw = bytes;
+        }
+    }
+    Ok(raw)
+}
+
 /// A time as it is printed; nothing if it is not set.
 fn timestamp(shape: Shape<'_>, bytes: &[u8]) -> Result<Option<String>, Error> {
+    let time = time(shape, bytes)?;
+    Ok(time.map(|time| if matches!(shape, Shape::MicroTime) { MicroTime(time).to_string() } else { time.to_string() }))
+}
+
+/// A time; nothing if it is not set.
+fn time(shape: Shape<'_>, bytes: &[u8]) -> Result<Option<Time>, Error> {
     if bytes.is_empty() {
         return Ok(None);
     }
@@ -408,7 +429,7 @@ fn timestamp(shape: Shape<'_>, bytes: &[u8]) -> Result<Option<String>, Error> {
     let nanos = if micro { nanos - nanos % 1000 } else { 0 };
     let seconds = seconds.saturating_add(nanos.div_euclid(SECOND).into());
     let time = Time::from_unix(seconds, nanos.rem_euclid(SECOND) as u32);
-    Ok((!time.is_zero()).then(|| if micro { MicroTime(time).to_string() } else { time.to_string() }))
+    Ok(Some(time).filter(|time| !time.is_zero()))
 }
 
 /// A field of a small message.

@@ -10,13 +10,20 @@ use crate::GroupVersionKind;
 const METADATA: i32 = 1;
 const MANAGED_FIELDS: i32 = 17;
 
+/// How much an envelope takes at most, unless its kind is very long.
+const ENVELOPE: usize = 128;
+
 /// The message of an object in its envelope, without who manages which fields unless that is wanted. Nothing else of it
-/// is opened.
+/// is opened. What holds the bytes is the caller's choice.
 ///
 /// # Errors
 /// The bytes are no message.
-pub fn pack(gvk: &GroupVersionKind, message: &[u8], managed_fields: bool) -> Result<Vec<u8>, Error> {
-    let mut writer = Writer::default();
+pub fn pack<B: for<'a> From<&'a [u8]>>(
+    gvk: &GroupVersionKind,
+    message: &[u8],
+    managed_fields: bool,
+) -> Result<B, Error> {
+    let mut writer = Writer::with_room(message.len() + ENVELOPE);
     writer.put(frame::END);
     let mark = writer.len();
     match if managed_fields { None } else { metadata(message)? } {
@@ -32,7 +39,7 @@ pub fn pack(gvk: &GroupVersionKind, message: &[u8], managed_fields: bool) -> Res
         }
     }
     frame::close(&mut writer, mark, &gvk.api_version(), &gvk.kind);
-    Ok(writer.finish().to_vec())
+    Ok(writer.finish().into())
 }
 
 /// What is before the metadata, the metadata, and what is after it.

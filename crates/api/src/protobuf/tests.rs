@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{MAX_DEPTH, decode_message, encode, envelope, watch_frame};
+use super::{MAX_DEPTH, decode_message, encode, envelope, from_message, watch_frame};
 use crate::{Str, Value, builtin, json, schema::NodeRef, watch_event::EventType};
 
 fn read(ty: &str, message: &[u8]) -> String {
@@ -33,6 +33,29 @@ fn envelopes() {
             Err(error) => error.to_string(),
         };
         assert_eq!(shown, expected, "{}", bytes.escape_ascii());
+    }
+}
+
+/// Go writes fields in the order of their numbers; nobody has to.
+#[test]
+fn fields_in_any_order() {
+    let schema = builtin::type_schema("core.v1.ConfigMap").unwrap();
+    let (name, immutable) = (&b"\x0a\x03\x0a\x01n"[..], &b"\x20\x01"[..]);
+    let (a, b) = (&b"\x12\x06\x0a\x01a\x12\x011"[..], &b"\x12\x06\x0a\x01b\x12\x012"[..]);
+    for fields in [[name, a, b, immutable], [immutable, b, a, name], [b, immutable, a, name], [a, name, b, immutable]] {
+        let message = fields.concat();
+        let whole: serde_json::Value = from_message(&schema, &message, true).unwrap();
+        assert_eq!(whole.to_string(), r#"{"data":{"a":"1","b":"2"},"immutable":true,"metadata":{"name":"n"}}"#);
+        assert_eq!(decode_message(&schema, &message).unwrap().to_string(), whole.to_string());
+    }
+    // Nothing is shown of JSON that is nothing.
+    let schema = builtin::type_schema("apps.v1.ControllerRevision").unwrap();
+    for (raw, expected) in [(&b"null"[..], "{}"), (b" null\n", "{}"), (b"", "{}"), (b"7", r#"{"data":7}"#)] {
+        let length = u8::try_from(raw.len()).unwrap();
+        let message = [&[0x12, length + 2, 0x0a, length], raw].concat();
+        let whole: serde_json::Value = from_message(&schema, &message, true).unwrap();
+        let shown = whole.get("data").map_or("{}".to_owned(), |data| format!(r#"{{"data":{data}}}"#));
+        assert_eq!(shown, expected, "{}", raw.escape_ascii());
     }
 }
 

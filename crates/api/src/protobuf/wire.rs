@@ -131,6 +131,11 @@ pub(super) struct Writer {
 const FIRST_BYTES: usize = 1024;
 
 impl Writer {
+    /// A buffer that need not grow for so many bytes.
+    pub(super) fn with_room(bytes: usize) -> Self {
+        Writer { bytes: vec![0; bytes], start: bytes }
+    }
+
     /// How much has been written.
     pub(super) fn len(&self) -> usize {
         self.bytes.len() - self.start

@@ -65,6 +65,10 @@ impl ConfigError {
         ConfigError::credentials(place, format!("failed to read token file {path:?}: {error}"))
     }
 
+    pub(crate) fn ca_file(place: &Place, path: &Path, error: &std::io::Error) -> Self {
+        ConfigError::context(place, &format!("failed to read certificate authority {}: {error}", path.display()))
+    }
+
     fn credentials(place: &Place, reason: String) -> Self {
         let Place { file, context, user } = place.clone();
         ConfigError::User { file, context, user, reason }

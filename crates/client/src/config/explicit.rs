@@ -13,6 +13,8 @@ pub struct ExplicitConfig {
     pub host: String,
     /// The certificates of those who may vouch for the server, as PEM. Else those of the system.
     pub ca_data: Vec<u8>,
+    /// A file with them, which is read again when it changes. Counts if they are not said.
+    pub ca_file: String,
     /// Trust whoever answers. For tests.
     pub insecure: bool,
     /// The name that the server's certificate has to have, if not the host's.
@@ -43,6 +45,7 @@ impl ExplicitConfig {
         let cluster = object([
             ("server", text(&self.host)),
             ("certificate-authority-data", data(&self.ca_data)),
+            ("certificate-authority", text(&self.ca_file)),
             ("insecure-skip-tls-verify", self.insecure.then_some(Value::Bool(true))),
             ("tls-server-name", text(&self.server_name)),
             ("proxy-url", text(&self.proxy_url)),

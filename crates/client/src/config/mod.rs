@@ -113,8 +113,8 @@ impl Config {
         Config::choose(read, name.to_owned(), context).await
     }
 
-    /// The account of the pod that this runs in. Its token and the certificate of its server are read again when they
-    /// change.
+    /// The account of the pod that this runs in. Its token and the certificates that vouch for the server are read
+    /// again when they change, as are the files that kubeconfigs name.
     ///
     /// # Errors
     /// This does not run in a pod, or the pod has no account.
@@ -145,12 +145,24 @@ impl Config {
 
     async fn choose(all: Kubeconfig, file: String, context: Option<&str>) -> Result<Self, ConfigError> {
         let place = place(&all, file, context)?;
+        let ca_file = ca_file(&all, &place.context);
         let options = KubeConfigOptions { context: Some(place.context.clone()), ..KubeConfigOptions::default() };
         match kube_client::Config::from_custom_kubeconfig(all, &options).await {
-            Ok(kube) => Ok(Config { kube, place }),
+            Ok(mut kube) => {
+                kube.root_cert_file = ca_file;
+                Ok(Config { kube, place })
+            }
             Err(error) => Err(ConfigError::context(&place, &chain(&error))),
         }
     }
+}
+
+/// The file with the certificates that vouch for the server of a context, if it is not said what is in it.
+fn ca_file(all: &Kubeconfig, context: &str) -> Option<PathBuf> {
+    let context = all.contexts.iter().find(|named| named.name == context)?.context.as_ref()?;
+    let cluster = all.clusters.iter().find(|named| named.name == context.cluster)?.cluster.as_ref()?;
+    let said = cluster.certificate_authority_data.as_deref().is_some_and(|data| !data.is_empty());
+    cluster.certificate_authority.as_ref().filter(|path| !said && !path.is_empty()).map(PathBuf::from)
 }
 
 /// Finds the names that are meant, and says what is missing.

@@ -5,7 +5,7 @@ use std::fmt;
 use bytes::Bytes;
 use capstan_api::Status;
 
-use super::socket::{Reader, Writer};
+use super::socket::{Reader, Writer, halves};
 use crate::{Api, Error};
 
 /// The newest protocol can end the input; the older one has to be closed for that.
@@ -132,7 +132,8 @@ impl<K> Api<K> {
 
     async fn remote(&self, name: &str, how: &str, options: &AttachOptions) -> Result<RemoteCommand, Error> {
         let path = crate::query::with_pairs(&self.path(name, how), &options.query());
-        let (reader, writer, protocol) = self.client().web_socket(&path, PROTOCOLS).await?;
+        let (socket, protocol) = self.client().web_socket(&path, PROTOCOLS).await?;
+        let (reader, writer) = halves(socket);
         Ok(RemoteCommand { output: RemoteOutput { reader }, stdin: RemoteStdin { writer, closes: protocol == CLOSES } })
     }
 }

@@ -5,6 +5,8 @@ mod command;
 #[cfg(feature = "kube")]
 mod forward;
 #[cfg(feature = "kube")]
+mod ports;
+#[cfg(feature = "kube")]
 mod socket;
 
 use capstan_api::Time;
@@ -14,7 +16,9 @@ use serde::Serialize;
 #[cfg(feature = "kube")]
 pub use command::{AttachOptions, MAX_OUTPUT, Output, RemoteCommand, RemoteOutput, RemoteStdin, exit_code};
 #[cfg(feature = "kube")]
-pub use forward::{Forwarded, PortForward};
+pub use forward::PortForward;
+#[cfg(feature = "kube")]
+pub use ports::PortStream;
 
 use crate::{Api, Error, query::with_options, transport::Body};
 

@@ -25,7 +25,8 @@ use crate::{Client, Error, client::failure};
 /// The longest message that is read. Servers send far shorter ones.
 const MAX_MESSAGE: usize = 1 << 20;
 
-type Socket = WebSocketStream<TokioIo<Upgraded>>;
+/// A WebSocket on a connection that was upgraded.
+pub(super) type Socket = WebSocketStream<TokioIo<Upgraded>>;
 
 /// What messages of a connection are read from. The first byte of a message says which stream it is of.
 pub(super) struct Reader(SplitStream<Socket>);
@@ -39,11 +40,7 @@ fn broken(error: SocketError) -> Error {
 
 impl Client {
     /// Opens a WebSocket. Gives the protocol that the server chose.
-    pub(super) async fn web_socket(
-        &self,
-        path: &str,
-        protocols: &'static str,
-    ) -> Result<(Reader, Writer, String), Error> {
+    pub(super) async fn web_socket(&self, path: &str, protocols: &'static str) -> Result<(Socket, String), Error> {
         let mut key = [0; 16];
         self.ids().fill(&mut key);
         let key = STANDARD.encode(key);
@@ -73,9 +70,14 @@ impl Client {
         let upgraded = upgraded.map_err(|error| wrong(&format!("the connection cannot be upgraded: {error}")))?;
         let config = WebSocketConfig::default().max_message_size(Some(MAX_MESSAGE));
         let socket = WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Client, Some(config)).await;
-        let (writer, reader) = socket.split();
-        Ok((Reader(reader), Writer(writer), protocol))
+        Ok((socket, protocol))
     }
+}
+
+/// The two halves of a connection whose messages are of several streams.
+pub(super) fn halves(socket: Socket) -> (Reader, Writer) {
+    let (writer, reader) = socket.split();
+    (Reader(reader), Writer(writer))
 }
 
 impl Reader {
@@ -103,8 +105,18 @@ impl Writer {
         let mut message = Vec::with_capacity(bytes.len() + 1);
         message.push(stream);
         message.extend_from_slice(bytes);
+        self.send_as_it_is(message.into()).await
+    }
+
+    /// Sends a message that begins with its stream, once the connection takes it.
+    pub(super) async fn send_as_it_is(&mut self, message: Bytes) -> Result<(), Error> {
         poll_fn(|cx| Pin::new(&mut self.0).poll_ready(cx)).await.map_err(broken)?;
-        Pin::new(&mut self.0).start_send(Message::Binary(message.into())).map_err(broken)?;
+        Pin::new(&mut self.0).start_send(Message::Binary(message)).map_err(broken)?;
         poll_fn(|cx| Pin::new(&mut self.0).poll_flush(cx)).await.map_err(broken)
+    }
+
+    /// Says that there is no more to come, if that can still be said.
+    pub(super) async fn close(&mut self) {
+        let _ = poll_fn(|cx| Pin::new(&mut self.0).poll_close(cx)).await;
     }
 }

@@ -7,7 +7,7 @@ mod body;
 mod logs;
 mod redirect;
 mod remote;
-pub mod spdy;
+mod spdy;
 mod stream;
 mod webhook;
 mod websocket;

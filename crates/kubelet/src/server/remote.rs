@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use capstan_spdy::tunnel;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
@@ -19,8 +20,6 @@ use crate::runtime::{ExecConfig, Session, Streaming};
 const SPDY_COMMANDS: [&str; 3] = ["v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8s.io"];
 /// The protocol of forwarded ports.
 const PORT_FORWARD: &str = "portforward.k8s.io";
-/// The same, as a WebSocket carries it.
-const TUNNEL: &str = "SPDY/3.1+portforward.k8s.io";
 /// The header by which SPDY's clients say which protocols they know.
 const STREAM_PROTOCOL: &str = "x-stream-protocol-version";
 /// The longest that `/run` waits.
@@ -212,7 +211,7 @@ impl KubeletServer {
         if let Ok(Some(url)) = self.shared.runtime().port_forward_url(&sandbox, &ports).await {
             return super::redirect::proxy(request, &url).await;
         }
-        let (upgrade, response) = match agree(&request, &[TUNNEL], &[PORT_FORWARD]) {
+        let (upgrade, response) = match agree(&request, &[tunnel::PORT_FORWARD], &[PORT_FORWARD]) {
             Ok(agreed) => agreed,
             Err(answer) => return answer,
         };
@@ -221,7 +220,8 @@ impl KubeletServer {
             let Ok(upgraded) = hyper::upgrade::on(&mut request).await else { return };
             match upgrade {
                 Upgrade::WebSocket(_) => {
-                    spdy::port_forward(websocket::tunnel(upgraded).await, shared, sandbox).await;
+                    let io = tunnel(websocket::accept(upgraded).await);
+                    spdy::port_forward(io, shared, sandbox).await;
                 }
                 Upgrade::Spdy => {
                     spdy::port_forward(hyper_util::rt::TokioIo::new(upgraded), shared, sandbox).await;

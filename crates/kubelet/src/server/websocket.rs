@@ -81,35 +81,6 @@ pub(super) async fn serve(
     }
 }
 
-/// A WebSocket that carries another protocol's bytes: a connection within the connection.
-pub(super) async fn tunnel(upgraded: Upgraded) -> tokio::io::DuplexStream {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    const BUFFER: usize = 64 * 1024;
-    let (ours, theirs) = tokio::io::duplex(BUFFER);
-    let (mut sink, mut stream) = accept(upgraded).await.split();
-    let (mut read, mut write) = tokio::io::split(ours);
-    tokio::spawn(async move {
-        while let Some(Ok(message)) = stream.next().await {
-            match message {
-                Message::Binary(bytes) if write.write_all(&bytes).await.is_err() => return,
-                Message::Close(_) => break,
-                _ => {}
-            }
-        }
-        let _ = write.shutdown().await;
-    });
-    tokio::spawn(async move {
-        let mut buffer = vec![0; BUFFER / 2];
-        while let Ok(read @ 1..) = read.read(&mut buffer).await {
-            if sink.send(Message::Binary(Bytes::copy_from_slice(&buffer[..read]))).await.is_err() {
-                return;
-            }
-        }
-        let _ = sink.send(Message::Close(None)).await;
-    });
-    theirs
-}
-
 fn number(channel: Channel) -> u8 {
     match channel {
         Channel::Stdin => 0,

@@ -2,11 +2,15 @@
 
 use std::sync::Arc;
 
-use capstan_kubelet::server::{
-    Everybody, KubeletServer,
-    spdy::{Decoder, Encoder, Frame, data},
-};
+use capstan_client::{Client, ExplicitConfig};
+use capstan_clock::{Clock as _, OsIds, RealClock};
+use capstan_kubelet::server::{Everybody, KubeletServer};
 use capstan_runtime::Stopper;
+use capstan_server::{
+    pki::{self, Pki},
+    serve,
+};
+use capstan_spdy::{Decoder, Encoder, Frame, data};
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::json;
 use tokio::{
@@ -18,7 +22,7 @@ use tokio_tungstenite::{
     tungstenite::{Message, client::IntoClientRequest as _},
 };
 
-use crate::world::{World, ready, sh};
+use crate::world::{TOKEN, World, ready, sh};
 
 pub(crate) struct Reach {
     address: String,
@@ -141,5 +145,83 @@ async fn logs_commands_and_ports() {
     world.pods().delete("p", &capstan_api::options::DeleteOptions::default()).await.unwrap();
     let followed = following.await.unwrap();
     assert!(followed.contains("one") && followed.contains("bye"), "{followed}");
+    world.end().await;
+}
+
+/// Ports of a pod as our own client forwards them: through the API server, to the node, into a real socket.
+#[tokio::test(flavor = "multi_thread")]
+async fn ports_by_our_client() {
+    let kubelet = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let Some(world) = World::at_port("forward", kubelet.local_addr().unwrap().port()).await else { return };
+    let options = pki::Options { host: "node-1".into(), service_ip: [10, 0, 0, 1].into(), extra: Vec::new() };
+    let clock = Arc::new(RealClock::new());
+    let keys = Pki::open(&world.dir.join("pki"), &options, clock.now(), &OsIds).unwrap();
+    let tls = pki::server_config(&keys.serving, &keys.ca.own.chain()).unwrap();
+    let (_stopper, stop) = Stopper::new();
+    let server = KubeletServer::new(world.shared.clone(), Arc::new(Everybody));
+    tokio::spawn(server.serve(kubelet, Some(Arc::new(tls)), stop));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let host = format!("http://{}", listener.local_addr().unwrap());
+    let _handle = serve::serve(vec![listener], None, world.server.clone(), serve::Limits::default(), clock).unwrap();
+    let config = ExplicitConfig { host, bearer_token: TOKEN.to_owned(), ..ExplicitConfig::default() };
+    let client = Client::from_config(&capstan_client::Config::explicit(&config).await.unwrap()).unwrap();
+
+    // One answers when it has heard all, the other greets and closes.
+    let (echo, greeter) =
+        (TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+    let [echo_port, greeter_port] = [&echo, &greeter].map(|listener| listener.local_addr().unwrap().port());
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = echo.accept().await {
+            tokio::spawn(async move {
+                let mut heard = Vec::new();
+                stream.read_to_end(&mut heard).await.unwrap();
+                stream.write_all(&heard).await.unwrap();
+            });
+        }
+    });
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = greeter.accept().await {
+            stream.write_all(b"hello").await.unwrap();
+        }
+    });
+    let script = "trap 'exit 0' TERM; while :; do sleep 0.05; done";
+    let spec = json!({"automountServiceAccountToken": false,
+                      "containers": [{"name": "c", "image": "busybox", "command": sh(script)}]});
+    world.create("p", spec).await;
+    world.until("p", ready).await;
+
+    let pods = client.core_v1().pods("default");
+    assert!(pods.port_forward("nobody", &[echo_port]).await.unwrap_err().is_not_found());
+    let forward = pods.port_forward("p", &[echo_port, greeter_port]).await.unwrap();
+    let long: Vec<u8> = (0..1 << 20).map(|at: u32| at.to_le_bytes()[1]).collect();
+    let talk = async |text: &[u8]| {
+        let mut stream = forward.connect(echo_port).await.unwrap();
+        stream.write_all(text).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut heard = Vec::new();
+        stream.read_to_end(&mut heard).await.unwrap();
+        assert_eq!(stream.error().await, None);
+        heard == text
+    };
+    let greeted = async {
+        let mut stream = forward.connect(greeter_port).await.unwrap();
+        let mut heard = String::new();
+        stream.read_to_string(&mut heard).await.unwrap();
+        (heard, stream.error().await)
+    };
+    let refused = async {
+        let mut stream = forward.connect(closed).await.unwrap();
+        assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
+        stream.error().await.unwrap()
+    };
+    let (one, two, (greeting, fine), refused) = tokio::join!(talk(&long), talk(b"short"), greeted, refused);
+    assert!(one && two);
+    assert_eq!((greeting.as_str(), fine), ("hello", None));
+    assert!(refused.starts_with(&format!("error forwarding port {closed} to pod ")), "{refused}");
+    assert!(refused.contains("refused"), "{refused}");
+    // One that failed takes nobody with it.
+    assert!(talk(b"again").await);
+    drop(forward);
     world.end().await;
 }

@@ -10,14 +10,22 @@ use capstan_api::options::ListOptions;
 use capstan_client::{Api, Client, Event};
 use capstan_clock::{Ids as _, OsIds, RealClock};
 use capstan_kubelet::{
-    node::{Node, Shared, machine::Signals},
+    node::{Node, NodeBuilder, Shared, machine::Signals},
     runtime::{Runtime, process::Process},
 };
 use capstan_runtime::{Stop, Stopper};
-use capstan_server::{Config, Server, authentication::TokenIssuer, authorization::UserInfo, pki::PrivateKey};
+use capstan_server::{
+    Config, KubeletClient, Server,
+    authentication::{self, StaticTokens, TokenIssuer},
+    authorization::UserInfo,
+    pki::PrivateKey,
+};
 use capstan_storage::{Memory, Options};
 use k8s_openapi::api::core::v1::{ConfigMap, Event as CoreEvent, Pod, ServiceAccount};
 use serde_json::{Value, json};
+
+/// The token of those who reach the server by a socket.
+pub(crate) const TOKEN: &str = "a-token";
 
 pub(crate) struct World {
     pub(crate) server: Server,
@@ -53,6 +61,10 @@ pub(crate) async fn processes(dir: &Path) -> Option<Arc<dyn Runtime>> {
 }
 
 pub(crate) fn build(client: &Client, dir: &Path, runtime: Arc<dyn Runtime>) -> Node {
+    builder(client, dir, runtime).build()
+}
+
+fn builder(client: &Client, dir: &Path, runtime: Arc<dyn Runtime>) -> NodeBuilder {
     Node::builder(client.clone(), Arc::new(RealClock::new()), Arc::new(OsIds))
         .name("node-1")
         .root_dir(dir)
@@ -61,7 +73,6 @@ pub(crate) fn build(client: &Client, dir: &Path, runtime: Arc<dyn Runtime>) -> N
         .sync_frequency(Duration::from_millis(200))
         // How full this machine happens to be is not what is tested.
         .signals(Arc::new(Signals::default))
-        .build()
 }
 
 /// Who signs the tokens of pods.
@@ -88,7 +99,26 @@ impl World {
 
     /// A world whose node reaches the server by a way of its own.
     pub(crate) async fn through(dir: PathBuf, runtime: Arc<dyn Runtime>, way: impl FnOnce(Client) -> Client) -> Self {
-        let config = Config { token_issuer: Some(issuer()), ..Config::default() };
+        World::built(dir, |client, dir| build(&way(client), dir, runtime)).await
+    }
+
+    /// A world whose node says that its own server is at this port.
+    pub(crate) async fn at_port(name: &str, port: u16) -> Option<Self> {
+        let dir = directory(name);
+        let runtime = processes(&dir).await?;
+        Some(World::built(dir, |client, dir| builder(&client, dir, runtime).port(port).build()).await)
+    }
+
+    async fn built(dir: PathBuf, build: impl FnOnce(Client, &Path) -> Node) -> Self {
+        let mut tokens = StaticTokens::default();
+        tokens.insert(TOKEN, UserInfo::new("admin", ["system:masters"]));
+        let by_ip = KubeletClient::new(None, None).unwrap().prefer_addresses(vec!["InternalIP".to_owned()]);
+        let config = Config {
+            token_issuer: Some(issuer()),
+            authentication: authentication::Config { static_tokens: Some(tokens), ..authentication::Config::default() },
+            kubelet_client: Some(by_ip),
+            ..Config::default()
+        };
         let server = Server::start(Arc::new(Memory::new(Options::default())), config).await.unwrap();
         let client = Client::from_service(server.as_user(UserInfo::new("admin", ["system:masters"])));
         let account: ServiceAccount = serde_json::from_value(json!({"metadata": {"name": "default"}})).unwrap();
@@ -96,7 +126,7 @@ impl World {
         let ca = json!({"metadata": {"name": "kube-root-ca.crt"}, "data": {"ca.crt": "a certificate\n"}});
         let maps = Api::<ConfigMap>::namespaced(&client, "default");
         maps.create(&serde_json::from_value(ca).unwrap()).await.unwrap();
-        let node = build(&way(client.clone()), &dir, runtime);
+        let node = build(client.clone(), &dir);
         let (stopper, stop): (Stopper, Stop) = Stopper::new();
         let shared = node.shared();
         let node = Some(tokio::spawn(node.run(stop)));

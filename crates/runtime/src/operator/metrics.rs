@@ -65,6 +65,7 @@ impl ReconcileMetrics {
         };
         let metrics = Arc::new(ReconcileMetrics { counts: Mutex::new(counts), active: AtomicI64::new(0) });
         let (name, this) = (name.to_owned(), Arc::clone(&metrics));
+        queue.measure();
         registry.register(move |families| {
             let labels = &[("controller", &*name)];
             let most = max_concurrent_reconciles as f64;

@@ -7,7 +7,10 @@ use std::{
     hash::{BuildHasher as _, Hash},
     mem,
     pin::pin,
-    sync::PoisonError,
+    sync::{
+        PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Poll, Waker},
     time::Duration,
 };
@@ -23,7 +26,10 @@ use super::{
     hall::{Hall, MAX_ARRIVED},
     ready::Ready,
 };
-use crate::sync::{Mutex, MutexGuard};
+use crate::{
+    metrics::Histogram,
+    sync::{Mutex, MutexGuard},
+};
 
 /// How often a worker that finds nothing gives others a turn and looks again before it falls asleep. Where keys come
 /// fast that is enough for the next ones to come, and much less work than falling asleep and being woken.
@@ -34,31 +40,45 @@ pub trait Item: Clone + Eq + Hash + Send + 'static {}
 
 impl<T: Clone + Eq + Hash + Send + 'static> Item for T {}
 
-/// An item that is to be worked on, or is being worked on, or both.
+/// How many items that are done keep their slots, if fewer than that are not done. Items come back: one that finds its
+/// slot needs no new one, and taking many slots away at once costs much less than one at a time.
+pub(super) const KEPT: usize = if cfg!(test) { 4 } else { 1024 };
+
+/// An item that is to be worked on, or is being worked on, or both; or one that was not long ago.
 #[derive(Debug)]
 struct Slot<T, R> {
     hash: u64,
     /// None when the slot is free.
     item: Option<T>,
     /// To be worked on: its rank, its place, and since when. While it is in work it is not handed out.
-    dirty: Option<(R, u64, Moment)>,
-    /// In work: since when.
-    processing: Option<Moment>,
+    dirty: Option<(R, u64, Stamp)>,
+    /// In work.
+    processing: bool,
+    /// Among those that were done with and not taken away since.
+    kept: bool,
 }
+
+/// When something happened, if anybody wants to know. Asking the clock costs more than all else that is done to items.
+type Stamp = Option<Moment>;
+
+/// An item in work: its hash, its slot, and since when. There are no more than workers, so they are looked through.
+type InWork = (u64, u32, Stamp);
 
 struct State<T, Q: Ready> {
     ready: Q,
-    /// Where each item is in `slots`, found by the item's hash: twice a round, when it is added and when it is done. It
-    /// is looked at in no order, so it is kept small: with many items what it takes is what does not fit a cache.
+    /// Where each item is in `slots`, found by the item's hash when it is added. It is looked at in no order, so it is
+    /// kept small: with many items what it takes is what does not fit a cache.
     entries: HashTable<u32>,
     hashes: RandomState,
     slots: Vec<Slot<T, Q::Rank>>,
     free: Vec<usize>,
+    in_work: Vec<InWork>,
+    /// The slots of items that were done with. Those that have come back since are among them.
+    kept: Vec<u32>,
     /// Items whose time has not come.
     waiting: HashMap<T, (Moment, u64, Q::Rank), RandomState>,
     deadlines: BTreeMap<(Moment, u64), T>,
     next: u64,
-    processing: usize,
     shutting_down: bool,
     /// Somebody waits until nothing is left.
     drain: bool,
@@ -68,7 +88,7 @@ struct State<T, Q: Ready> {
 }
 
 /// An item that was added: its rank, and when.
-type Arrival<T, Q> = (T, <Q as Ready>::Rank, Moment);
+type Arrival<T, Q> = (T, <Q as Ready>::Rank, Stamp);
 
 /// A queue, seen from inside. Every method may be called from any task; none but those that are async waits.
 ///
@@ -79,6 +99,8 @@ pub(super) struct Core<T, Q: Ready> {
     state: Mutex<State<T, Q>>,
     hall: Mutex<Hall<Arrival<T, Q>>>,
     clock: SharedClock,
+    /// Whether somebody wants to know how long things take.
+    measured: AtomicBool,
     /// An item is done while somebody waits until nothing is left.
     done: Notify,
 }
@@ -98,7 +120,7 @@ impl<T: Item, Q: Ready> State<T, Q> {
         if let Some(at) = self.entries.find(hash, is_it) {
             return *at as usize;
         }
-        let new = Slot { hash, item: Some(item), dirty: None, processing: None };
+        let new = Slot { hash, item: Some(item), dirty: None, processing: false, kept: false };
         let at = match self.free.pop() {
             Some(at) => {
                 slots[at] = new;
@@ -109,8 +131,7 @@ impl<T: Item, Q: Ready> State<T, Q> {
                 slots.len() - 1
             }
         };
-        let number = u32::try_from(at).expect("memory ends before four billion items");
-        self.entries.insert_unique(hash, number, |at| slots[*at as usize].hash);
+        self.entries.insert_unique(hash, number(at), |at| slots[*at as usize].hash);
         at
     }
 
@@ -120,7 +141,7 @@ impl<T: Item, Q: Ready> State<T, Q> {
         found.is_some_and(|at| slot(at).dirty.is_some())
     }
 
-    fn add(&mut self, item: T, mut rank: Q::Rank, now: Moment) {
+    fn add(&mut self, item: T, mut rank: Q::Rank, now: Stamp) {
         if self.shutting_down {
             return;
         }
@@ -138,7 +159,7 @@ impl<T: Item, Q: Ready> State<T, Q> {
                 if rank > *known {
                     let from = (*known, *place);
                     *known = rank;
-                    if slot.processing.is_none() {
+                    if !slot.processing {
                         self.ready.rerank(from, rank);
                     }
                 }
@@ -148,7 +169,7 @@ impl<T: Item, Q: Ready> State<T, Q> {
                 self.next += 1;
                 self.metrics.adds += 1;
                 self.metrics.depth += 1;
-                if slot.processing.is_none() {
+                if !slot.processing {
                     self.ready.push(at, (rank, place));
                 }
             }
@@ -180,44 +201,78 @@ impl<T: Item, Q: Ready> State<T, Q> {
         while let Some(first) = self.deadlines.first_entry().filter(|first| first.key().0 <= now) {
             let item = first.remove();
             let rank = self.waiting.remove(&item).map(|(_, _, rank)| rank).unwrap_or_default();
-            self.add(item, rank, now);
+            self.add(item, rank, Some(now));
         }
     }
 
-    fn pop(&mut self, now: Moment) -> Option<(T, Q::Rank)> {
-        let slot = &mut self.slots[self.ready.pop()?];
+    fn pop(&mut self, now: Stamp) -> Option<(T, Q::Rank)> {
+        let at = self.ready.pop()?;
+        let slot = &mut self.slots[at];
         let (rank, _, added) = slot.dirty.take()?;
-        slot.processing = Some(now);
         let item = slot.item.clone()?;
-        self.processing += 1;
+        slot.processing = true;
+        self.in_work.push((slot.hash, number(at), now));
         self.metrics.depth -= 1;
-        self.metrics.queue_duration.observe(now.since(added));
+        observe(&mut self.metrics.queue_duration, added, now);
         Some((item, rank))
     }
 
     /// Whether there is more to hand out than before.
-    fn done(&mut self, item: &T, now: Moment) -> bool {
+    fn done(&mut self, item: &T, now: Stamp) -> bool {
+        let hash = self.hashes.hash_one(item);
         let slots = &mut self.slots;
-        let is_it = |at: &u32| slots[*at as usize].item.as_ref() == Some(item);
-        let Ok(entry) = self.entries.find_entry(self.hashes.hash_one(item), is_it) else { return false };
-        let at = *entry.get() as usize;
-        let slot = &mut slots[at];
-        let Some(started) = slot.processing.take() else { return false };
-        self.processing -= 1;
-        self.metrics.work_duration.observe(now.since(started));
-        match slot.dirty {
-            Some((rank, place, _)) => {
-                self.ready.push(at, (rank, place));
-                true
-            }
-            None => {
-                entry.remove();
-                slot.item = None;
-                self.free.push(at);
-                false
+        let is_it = |of: &InWork| of.0 == hash && slots[of.1 as usize].item.as_ref() == Some(item);
+        let Some(found) = self.in_work.iter().position(is_it) else { return false };
+        let (_, at, started) = self.in_work.swap_remove(found);
+        observe(&mut self.metrics.work_duration, started, now);
+        let slot = &mut slots[at as usize];
+        slot.processing = false;
+        if let Some((rank, place, _)) = slot.dirty {
+            self.ready.push(at as usize, (rank, place));
+            return true;
+        }
+        if !slot.kept {
+            slot.kept = true;
+            self.kept.push(at);
+            // The others may be as many as are not done.
+            if self.kept.len() >= KEPT && self.kept.len() * 2 >= self.slots.len() - self.free.len() {
+                self.sweep();
             }
         }
+        false
     }
+
+    /// Takes the slots of items that were done with away, except from those that have come back.
+    fn sweep(&mut self) {
+        let slots = &mut self.slots;
+        // A bit for each slot: the table is gone through in no order, and this fits a cache where the slots do not.
+        let mut gone = vec![0_u64; slots.len().div_ceil(64)];
+        for at in self.kept.drain(..).map(|at| at as usize) {
+            let slot = &mut slots[at];
+            slot.kept = false;
+            if slot.dirty.is_none() && !slot.processing {
+                slot.item = None;
+                gone[at / 64] |= 1 << (at % 64);
+                self.free.push(at);
+            }
+        }
+        self.entries.retain(|at| gone[*at as usize / 64] & (1 << (*at % 64)) == 0);
+        if self.entries.capacity() > 4 * (self.entries.len() + KEPT) {
+            self.entries.shrink_to(self.entries.len() + KEPT, |at| slots[*at as usize].hash);
+        }
+    }
+}
+
+/// Counts how long something took, if both ends are known.
+fn observe(histogram: &mut Histogram, from: Stamp, to: Stamp) {
+    if let (Some(from), Some(to)) = (from, to) {
+        histogram.observe(to.since(from));
+    }
+}
+
+/// The number of a slot.
+fn number(at: usize) -> u32 {
+    u32::try_from(at).expect("memory ends before four billion items")
 }
 
 /// What a worker that looks for an item comes to.
@@ -236,16 +291,27 @@ impl<T: Item, Q: Ready> Core<T, Q> {
             hashes: RandomState::default(),
             slots: Vec::new(),
             free: Vec::new(),
+            in_work: Vec::new(),
+            kept: Vec::new(),
             waiting: HashMap::default(),
             deadlines: BTreeMap::new(),
             next: 0,
-            processing: 0,
             shutting_down: false,
             drain: false,
             metrics: Metrics::default(),
             arriving: Vec::new(),
         };
-        Core { state: Mutex::new(state), hall: Mutex::default(), clock, done: Notify::new() }
+        let measured = AtomicBool::new(false);
+        Core { state: Mutex::new(state), hall: Mutex::default(), clock, measured, done: Notify::new() }
+    }
+
+    /// Asks the clock from now on.
+    pub(super) fn measure(&self) {
+        self.measured.store(true, Ordering::Relaxed);
+    }
+
+    fn stamp(&self) -> Stamp {
+        self.measured.load(Ordering::Relaxed).then(|| self.clock.monotonic())
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T, Q>> {
@@ -259,7 +325,7 @@ impl<T: Item, Q: Ready> Core<T, Q> {
     }
 
     pub(super) fn add(&self, item: T, rank: Q::Rank) {
-        let now = self.clock.monotonic();
+        let now = self.stamp();
         let mut hall = self.hall();
         if hall.closed {
             return;
@@ -309,7 +375,7 @@ impl<T: Item, Q: Ready> Core<T, Q> {
         self.sort_in(&mut state);
         state.metrics.retries += 1;
         if after.is_zero() || (Q::MERGES_WAITING && state.is_dirty(&item)) {
-            state.add(item, rank, now);
+            state.add(item, rank, Some(now));
         } else {
             state.add_after(item, now.plus(after), rank);
         }
@@ -317,22 +383,26 @@ impl<T: Item, Q: Ready> Core<T, Q> {
     }
 
     pub(super) fn len(&self) -> usize {
-        let now = self.clock.monotonic();
         let mut state = self.lock();
         self.sort_in(&mut state);
-        state.promote(now);
+        if state.deadline().is_some() {
+            state.promote(self.clock.monotonic());
+        }
         let len = state.ready.len();
         self.unlock(state);
         len
     }
 
     /// What can be said at once: an item, or that there will be none.
-    fn answer(&self, state: &mut State<T, Q>, now: Moment) -> Option<Option<(T, Q::Rank)>> {
-        let due = state.deadline().is_some_and(|deadline| deadline <= now);
-        if due || !Q::IN_ORDER || state.ready.len() == 0 {
+    fn answer(&self, state: &mut State<T, Q>, now: Stamp) -> Option<Option<(T, Q::Rank)>> {
+        let due = state.deadline().and_then(|deadline| {
+            let now = now.unwrap_or_else(|| self.clock.monotonic());
+            (deadline <= now).then_some(now)
+        });
+        if due.is_some() || !Q::IN_ORDER || state.ready.len() == 0 {
             self.sort_in(state);
         }
-        if due {
+        if let Some(now) = due {
             state.promote(now);
         }
         let found = state.pop(now);
@@ -340,7 +410,7 @@ impl<T: Item, Q: Ready> Core<T, Q> {
     }
 
     fn try_get(&self) -> Option<Option<(T, Q::Rank)>> {
-        let now = self.clock.monotonic();
+        let now = self.stamp();
         let mut state = self.lock();
         let timed = !state.deadlines.is_empty();
         let answer = self.answer(&mut state, now)?;
@@ -355,7 +425,7 @@ impl<T: Item, Q: Ready> Core<T, Q> {
 
     /// Looks for the last time, and falls asleep before anybody can add anything.
     fn try_get_or_sleep(&self, waker: Waker) -> Looked<T, Q::Rank> {
-        let now = self.clock.monotonic();
+        let now = self.stamp();
         let mut state = self.lock();
         self.sort_in(&mut state);
         if let Some(answer) = self.answer(&mut state, now) {
@@ -399,7 +469,7 @@ impl<T: Item, Q: Ready> Core<T, Q> {
     }
 
     pub(super) fn done(&self, item: &T) {
-        let now = self.clock.monotonic();
+        let now = self.stamp();
         let mut state = self.lock();
         let more = state.done(item, now);
         let drain = state.drain;
@@ -435,7 +505,7 @@ impl<T: Item, Q: Ready> Core<T, Q> {
             done.as_mut().enable();
             {
                 let state = self.lock();
-                if !state.drain || (state.processing == 0 && state.ready.len() == 0) {
+                if !state.drain || (state.in_work.is_empty() && state.ready.len() == 0) {
                     return;
                 }
             }
@@ -448,10 +518,11 @@ impl<T: Item, Q: Ready> Core<T, Q> {
     }
 
     pub(super) fn metrics(&self) -> Metrics {
+        self.measure();
         let now = self.clock.monotonic();
         let mut state = self.lock();
         self.sort_in(&mut state);
-        let running = || state.slots.iter().filter_map(|slot| Some(now.since(slot.processing?)));
+        let running = || state.in_work.iter().filter_map(|(_, _, since)| Some(now.since((*since)?)));
         Metrics {
             unfinished_work: running().sum(),
             longest_running_processor: running().max().unwrap_or_default(),

@@ -122,7 +122,13 @@ impl<T: Item> PriorityQueue<T> {
         self.core.is_shutting_down()
     }
 
-    /// The queue in numbers.
+    /// Measures from now on how long items wait and are worked on. Who never asks for [`metrics`](Self::metrics) does
+    /// not pay for that, as in client-go without a provider of metrics.
+    pub fn measure(&self) {
+        self.core.measure();
+    }
+
+    /// The queue in numbers. Times are those since [`measure`](Self::measure), or since this was first asked for.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         self.core.metrics()

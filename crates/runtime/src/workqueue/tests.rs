@@ -12,7 +12,7 @@ use std::{
 use capstan_clock::{ManualClock, SeededIds};
 use proptest::prelude::*;
 
-use super::*;
+use super::{core::KEPT, *};
 use crate::metrics::Families;
 
 fn clock() -> ManualClock {
@@ -33,6 +33,38 @@ fn now<F: Future>(future: F) -> Option<F::Output> {
 
 fn limits(limiter: &impl RateLimiter<&'static str>, item: &'static str, count: usize) -> Vec<u128> {
     (0..count).map(|_| limiter.when(&item).as_millis()).collect()
+}
+
+/// Items that are done are let go of, if not at once.
+#[test]
+fn no_more_is_kept_than_is_there() {
+    let queue = WorkQueue::new(Arc::new(clock()));
+    let items: Vec<Arc<u32>> = (0..1000).map(Arc::new).collect();
+    let known = || items.iter().filter(|item| Arc::strong_count(item) > 1).count();
+    for round in 0..3 {
+        items.iter().for_each(|item| queue.add(Arc::clone(item)));
+        assert_eq!((queue.len(), known()), (1000, 1000), "round {round}");
+        for at in 0..1000_u32 {
+            let item = now(queue.get()).flatten().unwrap();
+            assert_eq!(*item, at, "first come, first served, round {round}");
+            queue.done(&item);
+            drop(item);
+            let left = 999 - at as usize;
+            assert!(known() <= left * 2 + KEPT, "{} of {left} left", known());
+        }
+        assert_eq!(now(queue.get()), None);
+    }
+    // One that comes again and again needs no other place, and is one all the same.
+    for _ in 0..100 {
+        (0..3).for_each(|_| queue.add(Arc::clone(&items[0])));
+        let item = now(queue.get()).flatten().unwrap();
+        queue.add(Arc::clone(&items[0]));
+        assert_eq!(now(queue.get()), None, "it is in work");
+        queue.done(&item);
+        assert_eq!(now(queue.get()).flatten(), Some(item.clone()));
+        queue.done(&item);
+        assert_eq!(queue.len(), 0);
+    }
 }
 
 #[test]
@@ -184,6 +216,15 @@ async fn shutting_down() {
 fn numbers() {
     let clock = clock();
     let queue = DelayingQueue::new(Arc::new(clock.clone()));
+    queue.add("before");
+    clock.advance(ms(1));
+    queue.measure();
+    let before = now(queue.get()).flatten().unwrap();
+    queue.done(&before);
+    assert_eq!(queue.metrics().queue_duration.count, 0, "nobody knows when it came");
+    assert_eq!(queue.metrics().work_duration.count, 1);
+    let queue = DelayingQueue::new(Arc::new(clock.clone()));
+    queue.measure();
     queue.add("a");
     queue.add("a");
     queue.add("b");

@@ -1,13 +1,8 @@
-//! SPDY/3.1, as much of it as Kubernetes' clients use: streams that the client opens, data both ways, pings.
-//!
-//! The [`Decoder`] has no I/O: bytes go in, [`Frame`]s come out. There is no flow control, because no peer has it.
-
-mod connection;
-mod headers;
+//! What goes over a connection: frames, taken apart and put together without I/O.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
-pub(super) use connection::{port_forward, remote_command};
-pub use headers::{Headers, Inflater};
+
+use crate::{Headers, Inflater};
 
 /// The largest frame that is taken.
 pub const MAX_FRAME: usize = 1 << 20;
@@ -21,6 +16,8 @@ const RST_STREAM: u16 = 3;
 const PING: u16 = 6;
 const GOAWAY: u16 = 7;
 const FIN: u8 = 1;
+/// Why a stream is reset: whoever made it does not want it any more.
+const CANCEL: u8 = 5;
 
 /// What a peer says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -207,6 +204,15 @@ pub fn ping(number: u32) -> Bytes {
     control(PING, 0, &number.to_be_bytes())
 }
 
+/// Ends a stream at once, both ways; what is still to come on it is not wanted.
+#[must_use]
+pub fn reset(stream: u32) -> Bytes {
+    let mut payload = [0; 8];
+    payload[..4].copy_from_slice(&(stream & 0x7fff_ffff).to_be_bytes());
+    payload[7] = CANCEL;
+    control(RST_STREAM, 0, &payload)
+}
+
 fn control(kind: u16, flags: u8, payload: &[u8]) -> Bytes {
     let mut out = BytesMut::with_capacity(8 + payload.len());
     out.put_u16(VERSION);
@@ -235,6 +241,7 @@ mod tests {
             ping(7),
             encoder.open(3, &headers),
             data(3, b"", true),
+            reset(3),
         ]
         .concat();
         for size in [1, 3, 7, all.len()] {
@@ -252,6 +259,7 @@ mod tests {
                 Frame::Ping(7),
                 Frame::Open { stream: 3, headers: headers.clone(), fin: false },
                 Frame::Data { stream: 3, bytes: "".into(), fin: true },
+                Frame::Reset { stream: 3 },
             ];
             assert_eq!(frames, expected, "in pieces of {size}");
         }

@@ -3,73 +3,24 @@
 use std::{collections::HashMap, sync::Arc};
 
 use bytes::Bytes;
+use capstan_spdy::{
+    Frame, Headers,
+    connection::{CHUNK, FRAMES},
+    data, split,
+};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     net::TcpStream,
     sync::mpsc,
 };
 
-use super::{Decoder, Encoder, Frame, Headers, data, ping};
 use crate::{
     node::Shared,
     server::stream::{Channel, FromClient, ToClient},
 };
 
-/// How many frames may wait to be written.
-const FRAMES: usize = 64;
 /// How many streams a connection may have.
 const MAX_STREAMS: usize = 1024;
-/// How much is read at once.
-const CHUNK: usize = 32 * 1024;
-
-/// Reads frames and writes what it is given, until either side ends.
-struct Connection<R> {
-    reader: R,
-    decoder: Decoder,
-    encoder: Encoder,
-    frames: mpsc::Sender<Bytes>,
-}
-
-impl<R: AsyncRead + Unpin> Connection<R> {
-    /// The next frame that is of interest; streams are accepted and pings answered on the way.
-    async fn next(&mut self) -> Option<Frame> {
-        loop {
-            match self.decoder.decode() {
-                Ok(Some(Frame::Ping(number))) => self.frames.send(ping(number)).await.ok()?,
-                Ok(Some(Frame::Open { stream, headers, fin })) => {
-                    let reply = self.encoder.reply(stream);
-                    self.frames.send(reply).await.ok()?;
-                    return Some(Frame::Open { stream, headers, fin });
-                }
-                Ok(Some(Frame::Other)) => {}
-                Ok(Some(frame)) => return Some(frame),
-                Ok(None) => {
-                    let mut buffer = vec![0; CHUNK];
-                    let read = self.reader.read(&mut buffer).await.ok().filter(|read| *read > 0)?;
-                    self.decoder.push(&buffer[..read]);
-                }
-                Err(_) => return None,
-            }
-        }
-    }
-}
-
-/// The two halves: frames come from the connection, and go through a channel to a task that writes them.
-fn split<S: AsyncRead + AsyncWrite + Send + 'static>(
-    io: S,
-) -> (Connection<tokio::io::ReadHalf<S>>, tokio::task::JoinHandle<()>) {
-    let (reader, mut writer) = tokio::io::split(io);
-    let (frames, mut queue) = mpsc::channel::<Bytes>(FRAMES);
-    let writing = tokio::spawn(async move {
-        while let Some(frame) = queue.recv().await {
-            if writer.write_all(&frame).await.is_err() || writer.flush().await.is_err() {
-                return;
-            }
-        }
-        let _ = writer.shutdown().await;
-    });
-    (Connection { reader, decoder: Decoder::default(), encoder: Encoder::default(), frames }, writing)
-}
 
 fn header<'a>(headers: &'a Headers, name: &str) -> &'a str {
     headers.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)

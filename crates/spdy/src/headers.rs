@@ -6,7 +6,7 @@ use miniz_oxide::inflate::{
     core::{DecompressorOxide, decompress, inflate_flags::TINFL_FLAG_HAS_MORE_INPUT},
 };
 
-use super::{MAX_HEADERS, SpdyError};
+use crate::frame::{MAX_HEADERS, SpdyError};
 
 /// Names and values.
 pub type Headers = Vec<(String, String)>;
