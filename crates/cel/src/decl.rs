@@ -57,6 +57,8 @@ pub struct Decls {
     all: Vec<Decl>,
     of_nodes: HashMap<NodeId, DeclId>,
     keys: Option<DeclId>,
+    /// Objects that have a name of their own.
+    named: Vec<(&'static str, DeclId)>,
 }
 
 /// What a place in a schema is looked at as.
@@ -137,6 +139,20 @@ impl Decls {
         ty
     }
 
+    /// Declares an object that expressions can call by its name.
+    pub fn declare_named<'f>(&mut self, name: &'static str, fields: impl IntoIterator<Item = (&'f str, Type)>) -> Type {
+        let ty = self.declare(fields);
+        if let Type::Object(id) = ty {
+            self.named.push((name, id));
+        }
+        ty
+    }
+
+    /// The object of that name.
+    pub(crate) fn named(&self, name: &str) -> Option<DeclId> {
+        self.named.iter().find(|(known, _)| *known == name).map(|(_, id)| *id)
+    }
+
     /// The type of a place in the schema, if it has one.
     #[must_use]
     pub fn of(&self, node: NodeRef<'_>) -> Option<DeclId> {
@@ -186,6 +202,9 @@ impl Decls {
 
     /// The name that messages give an object.
     pub(crate) fn name(&self, id: DeclId) -> String {
+        if let Some((name, _)) = self.named.iter().find(|(_, named)| *named == id) {
+            return (*name).to_owned();
+        }
         let (mut steps, mut here) = (Vec::new(), Some(id));
         while let Some(id) = here.filter(|id| (*id as usize) < self.all.len()) {
             let decl = self.get(id);

@@ -92,7 +92,7 @@ impl<'c> Coster<'c> {
             Expr::List { items } => self.list(id, items),
             Expr::Map { .. } => self.map(id),
             Expr::Struct { fields, .. } => {
-                let costs = fields.iter().map(|field| self.cost(*field));
+                let costs = fields.iter().map(|field| self.cost(field.value));
                 costs.fold(CostEstimate::fixed(STRUCT), CostEstimate::add)
             }
             Expr::Fold(fold) if self.is_bind(fold) => self.bind(id, fold),

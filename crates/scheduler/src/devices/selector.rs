@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use capstan_cel::{Env, Program, Type, Val, check, parse};
+use capstan_cel::{Program, Val, device};
 use k8s_openapi::api::resource::v1::{Device, DeviceAttribute};
 
 use super::quantity;
@@ -31,12 +31,7 @@ pub(super) enum SelectorError {
 }
 
 fn read(expression: &str) -> Result<Program, String> {
-    let env = Env::default().with("device", Type::map(Type::String, Type::Dyn));
-    let ast = parse(expression).map_err(|errors| format!("compilation failed: {errors}"))?;
-    let checked = check(ast, &env).map_err(|errors| format!("compilation failed: {errors}"))?;
-    if !matches!(checked.output(), Type::Bool | Type::Dyn) {
-        return Err(format!("must evaluate to bool or the unknown type, not {}", checked.output_name()));
-    }
+    let checked = device::compile(expression)?;
     Program::new(&checked).map_err(|error| format!("program instantiation failed: {error}"))
 }
 
