@@ -12,8 +12,8 @@ use crate::{escape::escape, types::Type};
 /// The largest request there is, in bytes. It bounds what no schema bounds.
 pub const MAX_REQUEST_BYTES: i64 = 3 * 1024 * 1024;
 
-const MIN_STRING: i64 = 2;
-const MIN_BOOL: i64 = 4;
+pub(crate) const MIN_STRING: i64 = 2;
+pub(crate) const MIN_BOOL: i64 = 4;
 const MIN_NUMBER: i64 = 1;
 const MIN_DURATION: i64 = 3;
 const MIN_DATE_TIME: i64 = 21;
@@ -134,16 +134,15 @@ impl Decls {
         let declared = fields.into_iter().map(|(name, ty)| (name.to_owned(), self.scalar(ty, 0, MIN_STRING)));
         let mut declared: Vec<_> = declared.collect();
         declared.sort();
-        let ty = Type::Object(u32::try_from(self.all.len()).unwrap_or(u32::MAX));
-        self.add(Shape::Object(declared), ty.clone(), 0, 2);
-        ty
+        let id = self.object_of(declared);
+        self.ty(id)
     }
 
     /// Declares an object that expressions can call by its name.
     pub fn declare_named<'f>(&mut self, name: &'static str, fields: impl IntoIterator<Item = (&'f str, Type)>) -> Type {
         let ty = self.declare(fields);
         if let Type::Object(id) = ty {
-            self.named.push((name, id));
+            self.name_it(id, name);
         }
         ty
     }
@@ -194,6 +193,8 @@ impl Decls {
                 ("@items" | "@values", Shape::List(item) | Shape::Map(item)) => *item,
                 ("@keys", Shape::Map(_)) => self.keys?,
                 ("@items" | "@values" | "@keys", _) => return None,
+                // Whatever its name, an element that may be anything is as large as any.
+                (_, Shape::Map(item)) if self.get(*item).ty == Type::Any => *item,
                 (name, _) => self.field(here, name)?,
             };
         }
@@ -217,7 +218,18 @@ impl Decls {
         steps.join(".")
     }
 
-    fn add(&mut self, shape: Shape, ty: Type, max_elements: i64, min_size: i64) -> DeclId {
+    /// Lets expressions call an object by a name.
+    pub(crate) fn name_it(&mut self, id: DeclId, name: &'static str) {
+        self.named.push((name, id));
+    }
+
+    /// How long the keys of maps can be.
+    pub(crate) fn bound_keys(&mut self, longest: i64) {
+        let text = self.scalar(Type::String, longest, MIN_STRING);
+        self.keys = Some(text);
+    }
+
+    pub(crate) fn add(&mut self, shape: Shape, ty: Type, max_elements: i64, min_size: i64) -> DeclId {
         let id = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
         let mut depth = 0;
         let adopt = |all: &mut Vec<Decl>, child: DeclId, step: &str| {
@@ -241,7 +253,7 @@ impl Decls {
         id
     }
 
-    fn scalar(&mut self, ty: Type, max_elements: i64, min_size: i64) -> DeclId {
+    pub(crate) fn scalar(&mut self, ty: Type, max_elements: i64, min_size: i64) -> DeclId {
         self.add(Shape::Scalar, ty, max_elements, min_size)
     }
 
@@ -311,8 +323,15 @@ impl Decls {
             }
         }
         fields.sort();
+        let id = self.object_of(fields);
+        self.all[id as usize].min_size = least;
+        id
+    }
+
+    /// An object with these fields, sorted by name.
+    pub(crate) fn object_of(&mut self, fields: Vec<(String, DeclId)>) -> DeclId {
         let id = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
-        self.add(Shape::Object(fields), Type::Object(id), 0, least)
+        self.add(Shape::Object(fields), Type::Object(id), 0, 2)
     }
 }
 

@@ -10,8 +10,6 @@ use k8s_openapi::api::resource::v1::{Device, DeviceAttribute};
 
 use super::quantity;
 
-/// What an expression may cost.
-const MAX_COST: u64 = 1_000_000;
 /// How many expressions are remembered.
 const MAX_PROGRAMS: usize = 64;
 
@@ -54,7 +52,7 @@ impl Programs {
         let program = self.get(expression);
         let program = program.as_ref().as_ref().map_err(|error| SelectorError::Compile(error.clone()))?;
         let value = value(driver, device).map_err(SelectorError::Run)?;
-        match program.eval(&[("device", Ok(value))], MAX_COST).result {
+        match program.eval(&[("device", Ok(value))], device::MAX_COST).result {
             Ok(Val::Bool(answer)) => Ok(answer),
             Ok(other) => {
                 let name = other.type_name();

@@ -89,6 +89,7 @@ fn by_class_and_expression() {
         ),
         (r#"has(device.attributes["d.io"].v) && device.attributes["d.io"].v.isGreaterThan(semver("0.9.0"))"#, "a: d0"),
         (r#"!("nobody.io" in device.attributes)"#, "a: d0"),
+        (r#"cel.bind(d, device.attributes["d.io"], has(d.model) && d.model == "large")"#, "a: d1"),
         ("device.allowMultipleAllocations", "0/1 nodes are available: 1 cannot allocate all claims. USELESS"),
         (
             r#"device.attributes["d.io"].cores > 8 || device.attributes["d.io"].none == 1"#,

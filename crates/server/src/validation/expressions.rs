@@ -113,7 +113,13 @@ fn namespace(decls: &mut Decls) -> Type {
 /// Compiles the selector of a device.
 pub(super) fn device(text: &str, path: &Path<'_>, errors: &mut ErrorList) {
     match capstan_cel::device::compile(text) {
-        Ok(checked) => runs(&checked, path, errors),
+        Ok(checked) => {
+            let before = errors.len();
+            runs(&checked, path, errors);
+            if errors.len() == before && capstan_cel::device::is_too_complex(&checked) {
+                errors.push(Error::forbidden(path, "too complex, exceeds cost limit"));
+            }
+        }
         Err(detail) => errors.push(Error::invalid(path, text, detail)),
     }
 }
