@@ -147,6 +147,10 @@ impl Decls {
         ty
     }
 
+    pub(crate) fn has_name(&self, id: DeclId) -> bool {
+        self.named.iter().any(|(_, named)| *named == id)
+    }
+
     /// The object of that name.
     pub(crate) fn named(&self, name: &str) -> Option<DeclId> {
         self.named.iter().find(|(known, _)| *known == name).map(|(_, id)| *id)
