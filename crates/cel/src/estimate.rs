@@ -247,8 +247,8 @@ impl<'c> Coster<'c> {
         Part { id: Some(id), path, ty: self.checked.ty(id), size: self.size(id) }
     }
 
-    /// The size that the schema allows at the end of a path. Every variable is taken to be the root; so are the names of
-    /// types, unless the root has a name itself.
+    /// The size that the schema allows at the end of a path. Every variable is taken to be the root, and so are the
+    /// names of types, unless the root has a name itself.
     fn schema_size(&self, path: &[String]) -> Option<SizeEstimate> {
         let root = self.checked.root?;
         if self.checked.decls.has_name(root) && library::type_named(path.first()?).is_some() {

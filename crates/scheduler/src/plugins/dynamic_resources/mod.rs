@@ -119,7 +119,7 @@ struct Attempt {
 
 #[derive(Debug, Default)]
 struct Found {
-    /// By node: what the claims without devices would get there, and the claim for extended resources, the last of them.
+    /// By node: what the claims without devices would get there, and the last of them, if it is for extended resources.
     allocations: HashMap<String, (Vec<AllocationResult>, Option<Special>)>,
     /// Claims whose devices are of no use somewhere.
     unavailable: BTreeSet<usize>,
