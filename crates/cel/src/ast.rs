@@ -36,6 +36,15 @@ pub(crate) struct Entry {
     pub(crate) optional: bool,
 }
 
+/// A field of a message literal. It stands where its colon does.
+#[derive(Clone, Debug)]
+pub(crate) struct Field {
+    pub(crate) name: String,
+    pub(crate) value: ExprId,
+    pub(crate) optional: bool,
+    pub(crate) at: u32,
+}
+
 /// One node.
 #[derive(Clone, Debug)]
 pub(crate) enum Expr {
@@ -59,10 +68,10 @@ pub(crate) enum Expr {
     Map {
         entries: Vec<Entry>,
     },
-    /// A message with the values of its fields. There are no messages, so that nobody asks for the fields' names.
+    /// A message with the values of its fields.
     Struct {
         name: String,
-        fields: Vec<ExprId>,
+        fields: Vec<Field>,
     },
     Fold(Box<Fold>),
 }
@@ -114,7 +123,7 @@ impl Ast {
             Expr::Call { target, args, .. } => target.iter().chain(args).copied().collect(),
             Expr::List { items } => items.iter().map(|(item, _)| *item).collect(),
             Expr::Map { entries } => entries.iter().flat_map(|entry| [entry.key, entry.value]).collect(),
-            Expr::Struct { fields, .. } => fields.clone(),
+            Expr::Struct { fields, .. } => fields.iter().map(|field| field.value).collect(),
             Expr::Fold(fold) => vec![fold.range, fold.init, fold.condition, fold.step, fold.result],
         }
     }

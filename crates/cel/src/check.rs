@@ -7,7 +7,7 @@ use crate::{
     decl::{DeclId, Decls},
     error::Errors,
     library::{self, Function, Overload},
-    literals,
+    literals, mutation,
     types::Type,
     unify::{Known, most_general},
 };
@@ -38,7 +38,7 @@ impl Env {
         self
     }
 
-    /// Adds the functions of mutating policies.
+    /// Adds the types and functions of mutating policies.
     #[must_use]
     pub fn with_mutation(mut self) -> Self {
         self.mutation = true;
@@ -47,6 +47,13 @@ impl Env {
 
     fn function(&self, name: &str) -> Option<&'static Function> {
         library::function(name).filter(|function| self.mutation || !function.name.starts_with("jsonpatch."))
+    }
+
+    /// The type that a name stands for.
+    fn type_named(&self, name: &str) -> Option<Type> {
+        library::type_named(name)
+            .or_else(|| self.decls.named(name).map(Type::Object))
+            .or_else(|| mutation::type_named(name).filter(|_| self.mutation))
     }
 }
 
@@ -72,6 +79,12 @@ impl Checked {
     #[must_use]
     pub fn output(&self) -> &Type {
         self.ty(self.ast.root)
+    }
+
+    /// The name of a type as it is declared.
+    #[must_use]
+    pub fn name_of(&self, ty: &Type) -> String {
+        ty.declared(&self.decls)
     }
 
     /// The type of the result as it is declared.
@@ -195,7 +208,7 @@ impl Checker<'_> {
         let name = name.strip_prefix('.').unwrap_or(name);
         let local = self.scopes.iter().rev().find(|(known, _)| known == name).map(|(_, ty)| ty);
         let found = local.or_else(|| self.env.variables.get(name)).cloned();
-        let found = found.or_else(|| library::type_named(name).map(|ty| Type::Type(Some(Arc::new(ty)))));
+        let found = found.or_else(|| self.env.type_named(name).map(|ty| Type::Type(Some(Arc::new(ty)))));
         found.map(|ty| (name.to_owned(), ty))
     }
 
@@ -239,15 +252,18 @@ impl Checker<'_> {
                     Type::Error
                 }
             },
-            Type::Struct(name) => {
-                self.error(id, format!("unexpected failed resolution of '{name}'"));
-                Type::Error
-            }
+            Type::Struct(name) if **name != *mutation::NO_TYPE => match mutation::field(name, field) {
+                Some(found) => found,
+                None => {
+                    self.error(id, format!("unexpected failed resolution of '{name}'"));
+                    Type::Error
+                }
+            },
             Type::Param(_) => {
                 self.known.assignable(&Type::Dyn, target);
                 Type::Dyn
             }
-            Type::Dyn | Type::Error => Type::Dyn,
+            Type::Dyn | Type::Any | Type::Error => Type::Dyn,
             other => {
                 let message = format!("type '{}' does not support field selection", self.show(other));
                 self.error(id, message);
@@ -406,25 +422,47 @@ impl Checker<'_> {
 
     fn message(&mut self, id: ExprId) {
         let Expr::Struct { name, fields } = self.ast.expr(id).clone() else { return };
-        let Some((_, ty)) = self.lookup(&name) else {
+        let Some((name, ty)) = self.lookup(&name) else {
             return self.undeclared(id, &name);
         };
-        match ty {
+        let bare = |ty: &Type, decls: &Decls| ty.declared(decls).split('(').next().unwrap_or_default().to_owned();
+        let made = match &ty {
+            Type::Type(Some(of)) if matches!(**of, Type::Object(_) | Type::Struct(_)) => (**of).clone(),
             Type::Type(Some(of)) => {
-                let name = of.declared(&self.env.decls);
-                let name = name.split('(').next().unwrap_or_default();
-                self.error(id, format!("'{name}' is not a message type"));
+                self.error(id, format!("'{}' is not a message type", bare(of, &self.env.decls)));
+                Type::Error
             }
-            Type::Error => {}
+            Type::Error => Type::Error,
             other => {
-                let name = other.declared(&self.env.decls);
-                let name = name.split('(').next().unwrap_or_default();
-                self.error(id, format!("'{name}' is not a type"));
+                self.error(id, format!("'{}' is not a type", bare(other, &self.env.decls)));
+                Type::Error
             }
-        }
-        self.set(id, Type::Error);
+        };
+        self.set(id, made.clone());
         for field in fields {
-            self.check(field);
+            self.check(field.value);
+            let wanted = match &made {
+                Type::Object(decl) => {
+                    self.env.decls.field_or_keyword(*decl, &field.name).map(|id| self.env.decls.ty(id))
+                }
+                Type::Struct(name) => mutation::field(name, &field.name),
+                _ => None,
+            };
+            let Some(wanted) = wanted else {
+                let message = match ty {
+                    Type::Type(_) => format!("undefined field '{}'", field.name),
+                    _ => format!("unexpected failed resolution of '{name}'"),
+                };
+                self.errors.report(Some(field.at), message);
+                continue;
+            };
+            let given = self.element(field.value, field.optional);
+            if !self.known.assignable(&wanted, &given) {
+                let (wanted, given) = (self.show(&wanted), self.show(&given));
+                let message =
+                    format!("expected type of field '{}' is '{wanted}' but provided type is '{given}'", field.name);
+                self.errors.report(Some(field.at), message);
+            }
         }
     }
 

@@ -12,8 +12,8 @@ use crate::{escape::escape, types::Type};
 /// The largest request there is, in bytes. It bounds what no schema bounds.
 pub const MAX_REQUEST_BYTES: i64 = 3 * 1024 * 1024;
 
-const MIN_STRING: i64 = 2;
-const MIN_BOOL: i64 = 4;
+pub(crate) const MIN_STRING: i64 = 2;
+pub(crate) const MIN_BOOL: i64 = 4;
 const MIN_NUMBER: i64 = 1;
 const MIN_DURATION: i64 = 3;
 const MIN_DATE_TIME: i64 = 21;
@@ -57,6 +57,8 @@ pub struct Decls {
     all: Vec<Decl>,
     of_nodes: HashMap<NodeId, DeclId>,
     keys: Option<DeclId>,
+    /// Objects that have a name of their own.
+    named: Vec<(&'static str, DeclId)>,
 }
 
 /// What a place in a schema is looked at as.
@@ -132,9 +134,26 @@ impl Decls {
         let declared = fields.into_iter().map(|(name, ty)| (name.to_owned(), self.scalar(ty, 0, MIN_STRING)));
         let mut declared: Vec<_> = declared.collect();
         declared.sort();
-        let ty = Type::Object(u32::try_from(self.all.len()).unwrap_or(u32::MAX));
-        self.add(Shape::Object(declared), ty.clone(), 0, 2);
+        let id = self.object_of(declared);
+        self.ty(id)
+    }
+
+    /// Declares an object that expressions can call by its name.
+    pub fn declare_named<'f>(&mut self, name: &'static str, fields: impl IntoIterator<Item = (&'f str, Type)>) -> Type {
+        let ty = self.declare(fields);
+        if let Type::Object(id) = ty {
+            self.name_it(id, name);
+        }
         ty
+    }
+
+    pub(crate) fn has_name(&self, id: DeclId) -> bool {
+        self.named.iter().any(|(_, named)| *named == id)
+    }
+
+    /// The object of that name.
+    pub(crate) fn named(&self, name: &str) -> Option<DeclId> {
+        self.named.iter().find(|(known, _)| *known == name).map(|(_, id)| *id)
     }
 
     /// The type of a place in the schema, if it has one.
@@ -178,6 +197,8 @@ impl Decls {
                 ("@items" | "@values", Shape::List(item) | Shape::Map(item)) => *item,
                 ("@keys", Shape::Map(_)) => self.keys?,
                 ("@items" | "@values" | "@keys", _) => return None,
+                // Whatever its name, an element that may be anything is as large as any.
+                (_, Shape::Map(item)) if self.get(*item).ty == Type::Any => *item,
                 (name, _) => self.field(here, name)?,
             };
         }
@@ -186,6 +207,9 @@ impl Decls {
 
     /// The name that messages give an object.
     pub(crate) fn name(&self, id: DeclId) -> String {
+        if let Some((name, _)) = self.named.iter().find(|(_, named)| *named == id) {
+            return (*name).to_owned();
+        }
         let (mut steps, mut here) = (Vec::new(), Some(id));
         while let Some(id) = here.filter(|id| (*id as usize) < self.all.len()) {
             let decl = self.get(id);
@@ -198,7 +222,18 @@ impl Decls {
         steps.join(".")
     }
 
-    fn add(&mut self, shape: Shape, ty: Type, max_elements: i64, min_size: i64) -> DeclId {
+    /// Lets expressions call an object by a name.
+    pub(crate) fn name_it(&mut self, id: DeclId, name: &'static str) {
+        self.named.push((name, id));
+    }
+
+    /// How long the keys of maps can be.
+    pub(crate) fn bound_keys(&mut self, longest: i64) {
+        let text = self.scalar(Type::String, longest, MIN_STRING);
+        self.keys = Some(text);
+    }
+
+    pub(crate) fn add(&mut self, shape: Shape, ty: Type, max_elements: i64, min_size: i64) -> DeclId {
         let id = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
         let mut depth = 0;
         let adopt = |all: &mut Vec<Decl>, child: DeclId, step: &str| {
@@ -222,7 +257,7 @@ impl Decls {
         id
     }
 
-    fn scalar(&mut self, ty: Type, max_elements: i64, min_size: i64) -> DeclId {
+    pub(crate) fn scalar(&mut self, ty: Type, max_elements: i64, min_size: i64) -> DeclId {
         self.add(Shape::Scalar, ty, max_elements, min_size)
     }
 
@@ -292,8 +327,15 @@ impl Decls {
             }
         }
         fields.sort();
+        let id = self.object_of(fields);
+        self.all[id as usize].min_size = least;
+        id
+    }
+
+    /// An object with these fields, sorted by name.
+    pub(crate) fn object_of(&mut self, fields: Vec<(String, DeclId)>) -> DeclId {
         let id = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
-        self.add(Shape::Object(fields), Type::Object(id), 0, least)
+        self.add(Shape::Object(fields), Type::Object(id), 0, 2)
     }
 }
 

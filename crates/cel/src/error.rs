@@ -44,6 +44,10 @@ impl Errors {
     }
 
     fn place(&self, offset: u32) -> (i64, i64) {
+        // Upstream finds no place in a text without characters.
+        if self.lines.iter().all(String::is_empty) && self.lines.len() <= 1 {
+            return (1, -1);
+        }
         let mut rest = i64::from(offset);
         for (index, line) in (1_i64..).zip(&self.lines) {
             let length = i64::try_from(line.chars().count()).unwrap_or(i64::MAX);
@@ -70,7 +74,7 @@ impl Errors {
     fn show(&self, issue: &Issue, out: &mut String) {
         write!(out, "ERROR: <input>:{}:{}: {}", issue.line, issue.column + 1, issue.message).expect("memory takes all");
         let line = usize::try_from(issue.line - 1).ok().and_then(|line| self.lines.get(line));
-        let Some(line) = line.filter(|line| line.len() <= MAX_SNIPPET) else { return };
+        let Some(line) = line.filter(|line| line.len() <= MAX_SNIPPET && issue.column >= 0) else { return };
         let line = line.replace('\t', " ");
         let mut pointer = String::new();
         let mut rest = line.chars();

@@ -9,6 +9,7 @@ use crate::{
     ast::{Expr, ExprId, Fold, Literal},
     check::Checked,
     cost::{LIST, MAP, STRUCT},
+    library,
     macros::ACCU,
     types::Type,
 };
@@ -92,7 +93,7 @@ impl<'c> Coster<'c> {
             Expr::List { items } => self.list(id, items),
             Expr::Map { .. } => self.map(id),
             Expr::Struct { fields, .. } => {
-                let costs = fields.iter().map(|field| self.cost(*field));
+                let costs = fields.iter().map(|field| self.cost(field.value));
                 costs.fold(CostEstimate::fixed(STRUCT), CostEstimate::add)
             }
             Expr::Fold(fold) if self.is_bind(fold) => self.bind(id, fold),
@@ -246,9 +247,13 @@ impl<'c> Coster<'c> {
         Part { id: Some(id), path, ty: self.checked.ty(id), size: self.size(id) }
     }
 
-    /// The size that the schema allows at the end of a path. Every variable is taken to be the root.
+    /// The size that the schema allows at the end of a path. Every variable is taken to be the root, and so are the
+    /// names of types, unless the root has a name itself.
     fn schema_size(&self, path: &[String]) -> Option<SizeEstimate> {
         let root = self.checked.root?;
+        if self.checked.decls.has_name(root) && library::type_named(path.first()?).is_some() {
+            return None;
+        }
         let decl = self.checked.decls.at_path(root, path.get(1..)?)?;
         Some(SizeEstimate { min: 0, max: decl.max_elements.cast_unsigned() })
     }

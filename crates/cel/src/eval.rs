@@ -142,6 +142,7 @@ impl<'v, 'a> Evaluator<'v, 'a> {
             Step::Call(call) => self.call(call, scope),
             Step::List(items) => self.list(items, scope),
             Step::Map(entries) => self.map(entries, scope),
+            Step::Struct(fields) => self.object(fields, scope),
             Step::Fold(fold) => self.fold(fold, scope),
         }
     }
@@ -419,6 +420,31 @@ impl<'v, 'a> Evaluator<'v, 'a> {
                     let (key, value) = (key.show(), other.show());
                     return Err(EvalError::new(format!(
                         "cannot initialize optional entry '{key}' from non-optional value {value}"
+                    )));
+                }
+            }
+        }
+        Ok(Val::map(pairs))
+    }
+
+    fn object(&mut self, fields: &'a [(String, StepId, bool)], scope: Inside<'_, 'a>) -> Outcome<'a> {
+        let outcome = self.fields(fields, scope);
+        let outcome = limit(outcome)?;
+        self.charged(cost::STRUCT, outcome)
+    }
+
+    fn fields(&mut self, fields: &'a [(String, StepId, bool)], scope: Inside<'_, 'a>) -> Outcome<'a> {
+        let mut pairs = Vec::with_capacity(fields.len());
+        for (name, value, optional) in fields {
+            let key = Val::String(Text::Borrowed(name));
+            match (self.eval(*value, scope)?, optional) {
+                (value, false) => pairs.push((key, value)),
+                (Val::Optional(None), true) => {}
+                (Val::Optional(Some(value)), true) => pairs.push((key, Rc::unwrap_or_clone(value))),
+                (other, true) => {
+                    let value = other.show();
+                    return Err(EvalError::new(format!(
+                        "cannot initialize optional entry '{name}' from non-optional value {value}"
                     )));
                 }
             }

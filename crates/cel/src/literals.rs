@@ -67,7 +67,7 @@ impl Walk<'_, '_> {
     fn format(&mut self, id: ExprId, format: &str, items: &[ExprId]) {
         let runtime_name = |ty: &Type| -> &'static str {
             match ty {
-                Type::Dyn => "dyn",
+                Type::Dyn | Type::Any => "dyn",
                 Type::Bool => "bool",
                 Type::Int => "int",
                 Type::Uint => "uint",

@@ -46,6 +46,9 @@ pub(crate) fn expand(
         }
         ("optMap" | "optFlatMap", &[var, body]) => make.opt_map(function, target, var, body),
         ("sortBy", &[var, key]) => make.sort_by(target, var, key),
+        ("bind", &[var, value, body]) if make.tree.bindings && make.name_of(target).as_deref() == Some("cel") => {
+            make.cel_bind(var, value, body)
+        }
         _ => return None,
     })
 }
@@ -243,6 +246,13 @@ impl Maker<'_> {
             step,
             result: body,
         })
+    }
+
+    fn cel_bind(&mut self, var: ExprId, value: ExprId, body: ExprId) -> Result<ExprId, Wrong> {
+        match self.name_of(var) {
+            Some(name) => Ok(self.bind(name, value, body)),
+            None => self.wrong(var, "cel.bind() variable names must be simple identifiers"),
+        }
     }
 
     fn opt_map(&mut self, kind: &str, target: ExprId, var: ExprId, body: ExprId) -> Result<ExprId, Wrong> {

@@ -63,6 +63,18 @@ const STARTS: [Kind; 15] = [
 /// # Errors
 /// All that is wrong with it.
 pub fn parse(text: &str) -> Result<Ast, Errors> {
+    read(text, false)
+}
+
+/// Reads an expression that may give names to values: `cel.bind(name, value, expression)`.
+///
+/// # Errors
+/// All that is wrong with it.
+pub fn parse_with_bindings(text: &str) -> Result<Ast, Errors> {
+    read(text, true)
+}
+
+fn read(text: &str, bindings: bool) -> Result<Ast, Errors> {
     let chars: Vec<char> = text.chars().collect();
     let mut errors = Errors::new(text);
     if chars.len() > MAX_CODE_POINTS {
@@ -82,7 +94,7 @@ pub fn parse(text: &str) -> Result<Ast, Errors> {
         chars: &chars,
         tokens,
         at: 0,
-        tree: Tree { nodes: Vec::new(), at: Vec::new(), depth: Vec::new(), height: Vec::new() },
+        tree: Tree { nodes: Vec::new(), at: Vec::new(), depth: Vec::new(), height: Vec::new(), bindings },
         errors,
         exprs: 0,
         relations: 0,

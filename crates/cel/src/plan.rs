@@ -5,6 +5,7 @@ use crate::{
     check::{Checked, Reference},
     eval::{self, Evaluator},
     functions::{self, Impl},
+    types::Type,
     value::Val,
 };
 
@@ -87,6 +88,8 @@ pub(crate) enum Step {
     Call(CallStep),
     List(Vec<(StepId, bool)>),
     Map(Vec<(StepId, StepId, bool)>),
+    /// An object with its fields.
+    Struct(Vec<(String, StepId, bool)>),
     Fold(Box<FoldStep>),
     /// What cannot be run; checking has refused it.
     Never,
@@ -148,8 +151,10 @@ impl Planner<'_> {
     fn plan(&mut self, id: ExprId) -> Result<StepId, String> {
         if let Some(Reference::Ident(name)) = &self.checked.references[id as usize] {
             let step = match self.checked.ty(id) {
-                crate::types::Type::Type(Some(_)) if crate::library::type_named(name).is_some() => {
-                    Step::Type(name.clone())
+                Type::Type(Some(_)) if crate::library::type_named(name).is_some() => Step::Type(name.clone()),
+                // Objects can be made by the names of their types, but nothing else can be done with those.
+                Type::Type(Some(of)) if self.names_message(name, of) => {
+                    return Err(format!("reference to undefined type: {name}"));
                 }
                 _ => Step::Path { root: Root::Variable(name.clone()), qualifiers: Vec::new() },
             };
@@ -157,7 +162,14 @@ impl Planner<'_> {
         }
         let ast = &self.checked.ast;
         let step = match ast.expr(id) {
-            Expr::Bad | Expr::Struct { .. } => Step::Never,
+            Expr::Bad => Step::Never,
+            Expr::Struct { fields, .. } => {
+                let mut steps = Vec::with_capacity(fields.len());
+                for field in fields {
+                    steps.push((field.name.clone(), self.plan(field.value)?, field.optional));
+                }
+                Step::Struct(steps)
+            }
             Expr::Literal(literal) => Step::Literal(literal.clone()),
             Expr::Ident(name) => Step::Path { root: Root::Variable(name.clone()), qualifiers: Vec::new() },
             Expr::Select { operand, field, test } => {
@@ -200,6 +212,10 @@ impl Planner<'_> {
             })),
         };
         Ok(self.add(step))
+    }
+
+    fn names_message(&self, name: &str, of: &Type) -> bool {
+        matches!(of, Type::Object(_) | Type::Struct(_)) && of.declared(&self.checked.decls) == name
     }
 
     fn maybe_constant(&mut self, step: Step, constant: bool) -> StepId {

@@ -10,6 +10,8 @@ use crate::decl::{DeclId, Decls};
 pub enum Type {
     /// Whatever it is: decided at run time.
     Dyn,
+    /// Whatever it is, but only one of it: not a list or a map.
+    Any,
     /// That of an expression with an error in it.
     Error,
     Null,
@@ -68,11 +70,11 @@ impl Type {
     }
 
     pub(crate) fn is_dyn(&self) -> bool {
-        matches!(self, Type::Dyn)
+        matches!(self, Type::Dyn | Type::Any)
     }
 
     pub(crate) fn is_dyn_or_error(&self) -> bool {
-        matches!(self, Type::Dyn | Type::Error)
+        matches!(self, Type::Dyn | Type::Any | Type::Error)
     }
 
     /// The types inside.
@@ -117,6 +119,7 @@ impl Type {
             Type::Timestamp => "timestamp".to_owned(),
             Type::Null => "null".to_owned(),
             Type::Error => "!error!".to_owned(),
+            Type::Any => "any".to_owned(),
             other => other.print(decls, Type::show),
         }
     }
@@ -128,6 +131,7 @@ impl Type {
             Type::Timestamp => "google.protobuf.Timestamp".to_owned(),
             Type::Null => "null_type".to_owned(),
             Type::Error => "error".to_owned(),
+            Type::Any => "google.protobuf.Any".to_owned(),
             other => other.print(decls, Type::declared),
         }
     }
@@ -148,7 +152,7 @@ impl Type {
             Type::Struct(name) | Type::Opaque(name, _) => name,
             Type::Param(number) => &format!("_var{number}"),
             Type::Letter(letter) => &letter.to_string(),
-            Type::Duration | Type::Timestamp | Type::Null | Type::Error => "",
+            Type::Duration | Type::Timestamp | Type::Null | Type::Error | Type::Any => "",
         };
         let params = self.params();
         if params.is_empty() {

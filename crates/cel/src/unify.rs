@@ -135,8 +135,8 @@ pub(crate) fn most_general(a: &Type, b: &Type) -> Type {
 
 fn equal_or_less_specific(a: &Type, b: &Type) -> bool {
     match (a, b) {
-        (Type::Dyn | Type::Param(_), _) => true,
-        (_, Type::Dyn | Type::Param(_)) => false,
+        (Type::Dyn | Type::Any | Type::Param(_), _) => true,
+        (_, Type::Dyn | Type::Any | Type::Param(_)) => false,
         (Type::Type(_), Type::Type(_)) => true,
         (Type::List(a), Type::List(b)) => equal_or_less_specific(a, b),
         (Type::Map(a), Type::Map(b)) => equal_or_less_specific(&a.0, &b.0) && equal_or_less_specific(&a.1, &b.1),

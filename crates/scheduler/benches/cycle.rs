@@ -5,10 +5,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a program that prints what it has measured")]
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use capstan_api::options::ListOptions;
-use capstan_client::{Api, Client, Patch};
+use capstan_client::{Api, Client, Event, Patch};
 use capstan_clock::{Clock, OsIds, RealClock};
 use capstan_runtime::Stopper;
 use capstan_scheduler::{Scheduler, SchedulerConfig};
@@ -65,16 +65,19 @@ async fn create(client: &Client, prefix: &str, count: usize, cpu: &str, spec: &s
     }
 }
 
-async fn placed(client: &Client, clock: &RealClock, prefix: &str, count: usize) {
+/// Waits until so many pods of a set have a node, with every change of one.
+async fn placed(client: &Client, prefix: &str, count: usize) {
+    let pods = Api::<Pod>::namespaced(client, "default");
     let of = ListOptions { label_selector: format!("set={prefix}"), ..ListOptions::default() };
-    loop {
-        let pods = Api::<Pod>::namespaced(client, "default");
-        let all = pods.list(&of).await.unwrap().items;
-        let done = all.iter().filter(|pod| pod.spec.as_ref().unwrap().node_name.is_some()).count();
-        if done >= count {
-            return;
+    let mut watch = pods.watch(&of).await.unwrap();
+    let mut done = HashSet::new();
+    while done.len() < count {
+        let event = watch.try_next().await.unwrap().unwrap();
+        if let Event::Added(pod) | Event::Modified(pod) = event
+            && pod.spec.as_ref().unwrap().node_name.is_some()
+        {
+            done.insert(pod.metadata.name.unwrap());
         }
-        clock.sleep(Duration::from_millis(20)).await;
     }
 }
 
@@ -105,13 +108,13 @@ async fn run(workload: &Workload, nodes: usize) {
     let of = |per_node: f64| (nodes as f64 * per_node) as usize;
     let (each, asks, spec) = workload.before;
     create(&client, "before", of(each), asks, spec).await;
-    placed(&client, &clock, "before", of(each)).await;
+    placed(&client, "before", of(each)).await;
     create(&client, "large", workload.hopeless, "9", HIGH).await;
     let (begun, before) = (clock.monotonic(), cpu());
     let (each, asks, spec) = workload.measured;
     create(&client, "pod", of(each), asks, spec).await;
     let created = clock.monotonic().since(begun);
-    placed(&client, &clock, "pod", of(each)).await;
+    placed(&client, "pod", of(each)).await;
     let (took, used) = (clock.monotonic().since(begun), cpu().saturating_sub(before));
     let each = 1.0 / of(each) as f64;
     println!(

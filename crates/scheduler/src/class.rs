@@ -63,6 +63,8 @@ pub(crate) struct Class {
     topology: u64,
     world: u64,
     used: u64,
+    /// It is not for others.
+    alone: bool,
 }
 
 impl std::fmt::Debug for Class {
@@ -86,6 +88,7 @@ impl Class {
             topology: cycle.cache.topology_version(),
             world: cycle.cache.world.version(),
             used: 0,
+            alone: false,
         };
         class.make_filters(cycle, profile);
         for (plugin, weight) in profile.at(Point::Score) {
@@ -305,7 +308,9 @@ pub(crate) struct Classes {
 impl Classes {
     /// What is known about the class of a pod, up to date. To be given [back](Self::give_back).
     pub(crate) fn take(&mut self, cycle: Cycle<'_>, profile: &Profile) -> Class {
-        let known = cycle.pod.class.and_then(|key| self.known.remove(&key));
+        // What devices serve depends on who else has some: such a pod is alone.
+        let alone = cycle.cache.world.serves(&cycle.pod.requests);
+        let known = cycle.pod.class.filter(|_| !alone).and_then(|key| self.known.remove(&key));
         let known = known.and_then(|mut class| class.catch_up(cycle).then_some(class));
         let mut class = known.unwrap_or_else(|| Class::new(cycle, profile));
         let filters = class.filters.iter().enumerate();
@@ -313,13 +318,14 @@ impl Classes {
         class.active = active.map(|(at, _)| at).collect();
         self.round += 1;
         class.used = self.round;
+        class.alone = alone;
         class
     }
 
     pub(crate) fn give_back(&mut self, pod: &PodInfo, profile: &Profile, class: Class) {
         let Some(key) = pod.class else { return };
         // Plugins that look at more than the class covers make everything anew for each pod.
-        if !profile.by_class() {
+        if class.alone || !profile.by_class() {
             return;
         }
         if self.known.len() >= MAX_CLASSES

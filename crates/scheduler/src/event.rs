@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use k8s_openapi::api::{
     core::v1::{Node, PersistentVolumeClaim, Pod},
-    resource::v1::ResourceClaim,
+    resource::v1::{DeviceClass, ResourceClaim},
     storage::v1::{CSINode, StorageClass},
 };
 
@@ -155,6 +155,8 @@ pub enum EventObject {
     Claim(Option<Arc<PersistentVolumeClaim>>, Option<Arc<PersistentVolumeClaim>>),
     /// A claim of devices.
     ResourceClaim(Option<Arc<ResourceClaim>>, Option<Arc<ResourceClaim>>),
+    /// A class of devices.
+    DeviceClass(Option<Arc<DeviceClass>>, Option<Arc<DeviceClass>>),
     /// A class.
     StorageClass(Option<Arc<StorageClass>>, Option<Arc<StorageClass>>),
     /// What a storage driver says of a node.

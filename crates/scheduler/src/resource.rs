@@ -53,6 +53,14 @@ pub fn is_extended(name: &str) -> bool {
     !is_native(name) && !name.starts_with("requests.")
 }
 
+/// What is before the name of a device class in the resource that always stands for it.
+pub(crate) const CLASS_PREFIX: &str = "deviceclass.resource.kubernetes.io/";
+
+/// Whether a resource is one that a device class can stand for.
+pub(crate) fn is_served_by_devices(name: &str) -> bool {
+    is_extended(name) || name.starts_with(CLASS_PREFIX)
+}
+
 fn value(quantity: &Quantity) -> capstan_api::Quantity {
     quantity.0.parse().unwrap_or_default()
 }

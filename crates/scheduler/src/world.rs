@@ -16,16 +16,20 @@ use k8s_openapi::{
 
 use crate::{
     pod_info::{PodInfo, labels_of},
+    resource::{CLASS_PREFIX, Resource, is_served_by_devices},
     selectors::{Labels, NO_LABELS, label_selector},
 };
 
 /// Objects of one kind, by namespace and name.
 #[derive(Debug)]
-pub struct Objects<K>(HashMap<(String, String), Arc<K>>);
+pub struct Objects<K> {
+    all: HashMap<(String, String), Arc<K>>,
+    newest: u64,
+}
 
 impl<K> Default for Objects<K> {
     fn default() -> Self {
-        Objects(HashMap::new())
+        Objects { all: HashMap::new(), newest: 0 }
     }
 }
 
@@ -34,12 +38,17 @@ impl<K> Objects<K> {
     #[must_use]
     pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<K>> {
         // Kinds of this sort are few, and asked for seldom: two strings are made to look up one.
-        self.0.get(&(namespace.to_owned(), name.to_owned()))
+        self.all.get(&(namespace.to_owned(), name.to_owned()))
     }
 
     /// All of them, in no order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<K>> {
-        self.0.values()
+        self.all.values()
+    }
+
+    /// The newest version of any of them that was seen.
+    pub(crate) fn newest(&self) -> u64 {
+        self.newest
     }
 }
 
@@ -111,13 +120,16 @@ fn key(metadata: &ObjectMeta) -> (String, String) {
 impl World {
     /// Takes in an object that is new or has changed.
     pub fn put<K: Known>(&mut self, object: Arc<K>) {
-        let old = K::objects(self).0.insert(key(object.metadata()), Arc::clone(&object));
+        let objects = K::objects(self);
+        let version = object.metadata().resource_version.as_deref().and_then(|version| version.parse().ok());
+        objects.newest = objects.newest.max(version.unwrap_or(0));
+        let old = objects.all.insert(key(object.metadata()), Arc::clone(&object));
         self.version += u64::from(K::matters(old.as_deref(), Some(&object)));
     }
 
     /// Forgets an object.
     pub fn remove<K: Known>(&mut self, object: &K) {
-        if let Some(old) = K::objects(self).0.remove(&key(object.metadata())) {
+        if let Some(old) = K::objects(self).all.remove(&key(object.metadata())) {
             self.version += u64::from(K::matters(Some(&old), None));
         }
     }
@@ -125,6 +137,26 @@ impl World {
     /// Changes whenever something does that answers which are kept for a class of pods depend on.
     pub(crate) fn version(&self) -> u64 {
         self.version
+    }
+
+    /// The device class that stands for a resource: the newest, of two as new the one whose name is first.
+    #[must_use]
+    pub fn class_of(&self, resource: &str) -> Option<&Arc<DeviceClass>> {
+        if let Some(name) = resource.strip_prefix(CLASS_PREFIX) {
+            return self.device_classes.get("", name);
+        }
+        let stands = |class: &&Arc<DeviceClass>| class.spec.extended_resource_name.as_deref() == Some(resource);
+        let age = |class: &&Arc<DeviceClass>| {
+            (class.metadata.creation_timestamp.clone(), std::cmp::Reverse(class.metadata.name.clone()))
+        };
+        self.device_classes.iter().filter(stands).max_by_key(age)
+    }
+
+    /// Whether a device class stands for something that is asked for.
+    #[must_use]
+    pub fn serves(&self, requests: &Resource) -> bool {
+        let mut wanted = requests.scalars.iter().filter(|(name, amount)| *amount != 0 && is_served_by_devices(name));
+        wanted.any(|(name, _)| self.class_of(name).is_some())
     }
 
     /// The labels of a namespace; none when it is not known.

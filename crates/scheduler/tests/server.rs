@@ -287,3 +287,48 @@ async fn waits_by_the_clock() {
     clock.advance(Duration::from_secs(1));
     assert_eq!(cluster.placed("early").await, "b");
 }
+
+#[tokio::test]
+async fn extended_resources_from_devices() {
+    use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
+    let cluster = cluster().await;
+    let class = "{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: gpu}, spec: \
+                 {extendedResourceName: example.com/gpu}}";
+    Api::<DeviceClass>::all(&cluster.client).create(&object(class)).await.unwrap();
+    let slice = "{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: s}, spec: {driver: d.io, \
+                 nodeName: a, pool: {name: a, generation: 1, resourceSliceCount: 1}, devices: [{name: d0}]}}";
+    Api::<ResourceSlice>::all(&cluster.client).create(&object(slice)).await.unwrap();
+    cluster.node("a", "4").await;
+    let pod = |name: &str, resource: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{containers: [{{name: c, image: i, \
+             resources: {{limits: {{{resource}: '1'}}}}}}]}}}}"
+        )
+    };
+    cluster.pods.create(&object(&pod("p", "example.com/gpu"))).await.unwrap();
+    assert_eq!(cluster.placed("p").await, "a");
+    let told = cluster.pods.get("p").await.unwrap().status.unwrap().extended_resource_claim_status.unwrap();
+    let mapping = &told.request_mappings[0];
+    assert_eq!(
+        (mapping.container_name.as_str(), mapping.resource_name.as_str(), mapping.request_name.as_str()),
+        ("c", "example.com/gpu", "container-0-request-0")
+    );
+    let claims = Api::<ResourceClaim>::namespaced(&cluster.client, "default");
+    let claim = claims.get(&told.resource_claim_name).await.unwrap();
+    assert!(told.resource_claim_name.starts_with("p-extended-resources-"));
+    let marked = &claim.metadata.annotations.unwrap()["resource.kubernetes.io/extended-resource-claim"];
+    assert_eq!((marked.as_str(), claim.metadata.owner_references.unwrap()[0].name.as_str()), ("true", "p"));
+    let status = claim.status.unwrap();
+    assert_eq!(status.allocation.unwrap().devices.unwrap().results.unwrap()[0].device, "d0");
+    assert_eq!(status.reserved_for.unwrap()[0].name, "p");
+
+    // The same device by the name that always stands for its class.
+    cluster.pods.create(&object(&pod("q", "deviceclass.resource.kubernetes.io/gpu"))).await.unwrap();
+    let (_, message) = cluster.refused("q").await;
+    assert!(message.starts_with("0/1 nodes are available: 1 cannot allocate all claims."), "{message}");
+    cluster.pods.delete("p", &DeleteOptions { grace_period_seconds: Some(0), ..Default::default() }).await.unwrap();
+    // Nobody collects garbage here.
+    let freed = serde_json::json!({"status": {"allocation": null, "reservedFor": null}});
+    claims.patch_status(&told.resource_claim_name, &Patch::Merge(freed)).await.unwrap();
+    assert_eq!(cluster.placed("q").await, "a");
+}

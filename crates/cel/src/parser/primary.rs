@@ -2,7 +2,7 @@
 
 use super::{Parsed, Parser, RESERVED, STARTS, Stop, quoted, set, with};
 use crate::{
-    ast::{Entry, Expr, ExprId, Literal},
+    ast::{Entry, Expr, ExprId, Field, Literal},
     lexer::Kind,
     unescape::unescape,
 };
@@ -82,12 +82,14 @@ impl Parser<'_> {
         let mut fields = Vec::new();
         self.sync(&[Kind::RBrace, Kind::Comma, Kind::Question, Kind::Ident, Kind::EscIdent])?;
         while matches!(self.peek(0), Kind::Question | Kind::Ident | Kind::EscIdent) {
-            self.accept(Kind::Question);
+            let optional = self.accept(Kind::Question).is_some();
             let token = self.token();
             self.sync(&[Kind::Ident, Kind::EscIdent])?;
             self.advance();
+            let at = self.token().start;
             self.expect(Kind::Colon, |kind| STARTS.contains(&kind))?;
-            fields.push(self.within(&[Kind::Comma, Kind::RBrace], Parser::expr)?);
+            let value = self.within(&[Kind::Comma, Kind::RBrace], Parser::expr)?;
+            fields.push(Field { name: self.text(token), value, optional, at });
             if token.kind == Kind::EscIdent {
                 self.errors.report(Some(token.start), "unsupported syntax: '`'");
             }

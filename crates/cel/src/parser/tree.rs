@@ -9,6 +9,8 @@ pub(crate) struct Tree {
     /// How deep selections, calls and operators nest below each node, as upstream counts them.
     pub(super) depth: Vec<u16>,
     pub(super) height: Vec<u16>,
+    /// Whether `cel.bind` is a macro.
+    pub(crate) bindings: bool,
 }
 
 impl Tree {
@@ -35,7 +37,7 @@ impl Tree {
             Expr::Call { target, args, .. } => target.iter().chain(args).copied().collect(),
             Expr::List { items } => items.iter().map(|(item, _)| *item).collect(),
             Expr::Map { entries } => entries.iter().flat_map(|entry| [entry.key, entry.value]).collect(),
-            Expr::Struct { fields, .. } => fields.clone(),
+            Expr::Struct { fields, .. } => fields.iter().map(|field| field.value).collect(),
             Expr::Fold(fold) => vec![fold.range, fold.init, fold.condition, fold.step, fold.result],
         }
     }
@@ -61,7 +63,7 @@ impl Tree {
                     entry.value = self.copy(entry.value);
                 }
             }
-            Expr::Struct { fields, .. } => fields.iter_mut().for_each(|field| *field = self.copy(*field)),
+            Expr::Struct { fields, .. } => fields.iter_mut().for_each(|field| field.value = self.copy(field.value)),
             Expr::Fold(fold) => {
                 fold.range = self.copy(fold.range);
                 fold.init = self.copy(fold.init);

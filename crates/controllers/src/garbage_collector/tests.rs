@@ -139,6 +139,43 @@ fn claims_that_differ() {
     check(&[("set a", ""), ("set c:a*", "delete c"), ("absent-other a", "delete c"), ("gone a", "delete c")]);
 }
 
+/// An object of the cluster cannot belong to one of a namespace. It stays, but others that can are not kept by it.
+#[test]
+fn objects_of_the_cluster_with_owners_in_namespaces() {
+    let said = "invalid n [v1/Kind, namespace: , name: p, uid: p]";
+    check(&[("set n@:p", "delete p"), ("set p@one", &format!("{said}, delete n"))]);
+    check(&[("set p@one", ""), ("set n@:p", &format!("{said}, delete n"))]);
+    check(&[
+        ("set n@:p", "delete p"),
+        ("set c@one:p", "delete c"),
+        ("set p@one", &format!("{said}, delete n")),
+        ("gone p@one", "delete c, delete n"),
+    ]);
+    // What the one in the namespace says is tried first and found wrong; then what the other says.
+    check(&[
+        ("set c@one:p", "delete p"),
+        ("set n@:p", "delete n"),
+        ("absent p@one", "delete c, later p"),
+        ("gone c@one", ""),
+    ]);
+}
+
+/// An owner is known by what it is now, and a dependent may speak of it as it was called once.
+#[test]
+fn owners_by_other_names() {
+    // The dependent is looked at by itself, before and after the owner is there.
+    check(&[("set c:a*", "delete a"), ("set a", "delete c"), ("gone a", "delete c")]);
+    check(&[("set a", ""), ("set c:a*", "delete c"), ("gone a", "delete c"), ("gone c", "")]);
+    // Neither of two claims is right: one after the other is tried, until nobody is left who says so.
+    check(&[
+        ("set c:a*", "delete a"),
+        ("set b:a", "delete b"),
+        ("absent-other a", "delete c, later a"),
+        ("gone c", ""),
+        ("absent a", "delete b"),
+    ]);
+}
+
 proptest::proptest! {
     /// Whatever is seen in whatever order: a dependent is there, and says that it is one.
     #[test]

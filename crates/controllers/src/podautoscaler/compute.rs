@@ -47,6 +47,27 @@ pub(super) struct Failed {
     pub(super) error: String,
 }
 
+/// Why a metric says nothing, and what comes before that where the whole is told.
+struct Why {
+    before: String,
+    message: String,
+}
+
+impl From<String> for Why {
+    fn from(message: String) -> Self {
+        Why { before: String::new(), message }
+    }
+}
+
+impl From<&str> for Why {
+    fn from(message: &str) -> Self {
+        message.to_owned().into()
+    }
+}
+
+/// What a metric asks for, its name in words, and its status.
+type Asked = Result<(Proposal, String, MetricStatus), Why>;
+
 /// The present state that metrics are judged by.
 pub(super) struct Present<'a> {
     pub(super) client: &'a Client,
@@ -150,7 +171,9 @@ impl Present<'_> {
         };
         match result {
             Ok((proposal, name, status)) => Ok(Computed { replicas: proposal.replicas, name, status }),
-            Err(message) => Err(Failed { reason, error: format!("{prefix}: {message}"), message }),
+            Err(Why { before, message }) => {
+                Err(Failed { reason, error: format!("{prefix}: {before}{message}"), message })
+            }
         }
     }
 
@@ -164,7 +187,7 @@ impl Present<'_> {
         resource: &str,
         container: &str,
         target: &MetricTarget,
-    ) -> Result<(Proposal, String, MetricValueStatus), String> {
+    ) -> Result<(Proposal, String, MetricValueStatus), Why> {
         let (target, name) = match (&target.average_value, target.average_utilization) {
             (Some(value), _) => (Target::Usage(milli(value)), format!("{resource} resource")),
             (None, Some(percent)) => {
@@ -175,7 +198,7 @@ impl Present<'_> {
             (None, None) => {
                 return Err("invalid resource metric source: neither an average utilization target nor an average \
                             value (usage) target was set"
-                    .to_owned());
+                    .into());
             }
         };
         let what = if matches!(target, Target::Usage(_)) { "usage" } else { "utilization" };
@@ -193,7 +216,7 @@ impl Present<'_> {
         Ok((proposal, name, current))
     }
 
-    async fn pods(&self, source: &PodsMetricSource) -> Result<(Proposal, String, MetricStatus), String> {
+    async fn pods(&self, source: &PodsMetricSource) -> Asked {
         let (name, selector) = (&source.metric.name, parse(source.metric.selector.as_ref())?);
         let measured = metrics::pods(self.client, self.namespace, self.selector, name, &selector).await;
         let measured = measured.map_err(|why| format!("unable to get metric {name}: {why}"))?;
@@ -209,7 +232,7 @@ impl Present<'_> {
         Ok((proposal, format!("pods metric {name}"), status))
     }
 
-    async fn object(&self, source: &ObjectMetricSource) -> Result<(Proposal, String, MetricStatus), String> {
+    async fn object(&self, source: &ObjectMetricSource) -> Asked {
         let (metric, described) = (&source.metric, &source.described_object);
         let selector = parse(metric.selector.as_ref())?;
         let value = self.object_value(described, &metric.name, &selector).await.map_err(|why| {
@@ -226,14 +249,16 @@ impl Present<'_> {
                 (proposal, format!("{} metric {}", described.kind, metric.name))
             }
             ("AverageValue", _, Some(target)) => {
-                let value = value.map_err(|why| format!("failed to get {} object metric: {why}", metric.name))?;
+                let before = format!("failed to get {} object metric: ", metric.name);
+                let value = value.map_err(|message| Why { before, message })?;
                 let proposal = by_average(value, milli(target), self.status_replicas, self.tolerances);
                 current.average_value = Some(amount(proposal.usage, ""));
                 (proposal, format!("external metric {}({})", metric.name, shown(metric.selector.as_ref())))
             }
             _ => {
-                return Err("invalid object metric source: neither a value target nor an average value target was set"
-                    .to_owned());
+                return Err(
+                    "invalid object metric source: neither a value target nor an average value target was set".into()
+                );
             }
         };
         let object = ObjectMetricStatus { described_object: described.clone(), metric: metric.clone(), current };
@@ -254,7 +279,7 @@ impl Present<'_> {
         metrics::object(self.client, self.namespace, resource, &described.name, metric, selector).await
     }
 
-    async fn external(&self, source: &ExternalMetricSource) -> Result<(Proposal, String, MetricStatus), String> {
+    async fn external(&self, source: &ExternalMetricSource) -> Asked {
         let metric = &source.metric;
         let (name, shown) = (&metric.name, shown(metric.selector.as_ref()));
         let selector = parse(metric.selector.as_ref())?;
@@ -264,22 +289,24 @@ impl Present<'_> {
         let mut current = MetricValueStatus::default();
         let proposal = match (&source.target.average_value, &source.target.value) {
             (Some(target), _) => {
-                let value = value.map_err(|why| format!("failed to get {name} external metric: {why}"))?;
+                let before = format!("failed to get {name} external metric: ");
+                let value = value.map_err(|message| Why { before, message })?;
                 let proposal = by_average(value, milli(target), self.status_replicas, self.tolerances);
                 current.average_value = Some(amount(proposal.usage, ""));
                 proposal
             }
             (None, Some(target)) => {
-                let value = value.map_err(|why| format!("failed to get external metric {name}: {why}"))?;
-                let proposal = by_value(value, milli(target), self.pods, self.spec_replicas, self.tolerances)
-                    .map_err(|why| format!("failed to get external metric {name}: {why}"))?;
+                let before = format!("failed to get external metric {name}: ");
+                let proposal = value
+                    .and_then(|value| by_value(value, milli(target), self.pods, self.spec_replicas, self.tolerances))
+                    .map_err(|message| Why { before, message })?;
                 current.value = Some(amount(proposal.usage, ""));
                 proposal
             }
             (None, None) => {
-                return Err("invalid external metric source: neither a value target nor an average value target was \
-                            set"
-                .to_owned());
+                return Err(
+                    "invalid external metric source: neither a value target nor an average value target was set".into(),
+                );
             }
         };
         let external = Some(ExternalMetricStatus { metric: metric.clone(), current });

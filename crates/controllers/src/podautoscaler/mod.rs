@@ -7,6 +7,8 @@ mod history;
 mod kinds;
 mod metrics;
 mod replicas;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, HashMap},

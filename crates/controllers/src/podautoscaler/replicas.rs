@@ -10,7 +10,10 @@ use capstan_api::Quantity;
 use capstan_clock::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod};
 
-use crate::service_pods::is_ready;
+use crate::{
+    resource_quota::amounts::{is_pod_level, of_pod},
+    service_pods::is_ready,
+};
 
 /// How long a pod's CPU says nothing while it starts.
 const CPU_INITIALIZATION_PERIOD: Duration = Duration::from_mins(5);
@@ -117,15 +120,25 @@ fn milli(
     amounts?.get(resource)?.0.parse::<Quantity>().ok().map(|quantity| quantity.milli_value())
 }
 
+/// Whether a pod says itself what it requests.
+fn asks_as_a_whole(pod: &Pod) -> bool {
+    let requests = pod.spec.as_ref().and_then(|spec| spec.resources.as_ref()?.requests.as_ref());
+    requests.into_iter().flatten().any(|(name, _)| is_pod_level(name))
+}
+
+/// With what its containers request of what the pod itself says nothing about, and its overhead.
+fn of_whole_pod(pod: &Pod, resource: &str) -> Option<i64> {
+    let spec = serde_json::to_value(&pod.spec).ok()?;
+    of_pod(&serde_json::json!({"spec": spec}), "requests").get(resource).map(Quantity::milli_value)
+}
+
 /// What a pod requests: as a whole if it says so, or by its containers.
 fn requested(pod: &Pod, container: &str, resource: &str) -> Result<i64, String> {
     let pod_name = name(pod);
     let Some(spec) = &pod.spec else { return Ok(0) };
-    let of_pod = spec.resources.as_ref().and_then(|resources| resources.requests.as_ref());
-    if container.is_empty()
-        && let Some(request) = milli(of_pod, resource)
-    {
-        return Ok(request);
+    if container.is_empty() && asks_as_a_whole(pod) {
+        return of_whole_pod(pod, resource)
+            .ok_or_else(|| format!("missing pod-level request for {resource} in Pod {pod_name}"));
     }
     let sidecars = spec.init_containers.iter().flatten();
     let sidecars = sidecars.filter(|container| container.restart_policy.as_deref() == Some("Always"));
@@ -274,95 +287,4 @@ pub(super) fn by_average(usage: i64, target: i64, replicas: i32, tolerances: Tol
     let proposed = if tolerances.is_within(ratio) { replicas } else { (usage as f64 / target as f64).ceil() as i32 };
     let each = (usage as f64 / f64::from(replicas)).ceil() as i64;
     Proposal { replicas: proposed, usage: each, utilization: None }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    const TOLERANCES: Tolerances = Tolerances { scale_down: 0.1, scale_up: 0.1 };
-
-    fn now() -> Timestamp {
-        "2026-01-01T01:00:00Z".parse().unwrap()
-    }
-
-    /// A pod, by its state: `r`eady, `p`ending, `f`ailed, `g`oing, `s`tarting; and its usage of a request of 1000.
-    fn state(states: &[(char, Option<i64>)]) -> (Vec<Arc<Pod>>, PodMetrics) {
-        let mut metrics = PodMetrics::new();
-        let mut pods = Vec::new();
-        for (index, (state, usage)) in states.iter().enumerate() {
-            let name = format!("p{index}");
-            let phase = match state {
-                'p' => "Pending",
-                'f' => "Failed",
-                _ => "Running",
-            };
-            let started = if *state == 's' { "2026-01-01T00:59:00Z" } else { "2026-01-01T00:00:00Z" };
-            let ready = if *state == 's' { "False" } else { "True" };
-            let mut pod = json!({
-                "metadata": {"name": name},
-                "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
-                "status": {"phase": phase, "startTime": started, "conditions":
-                    [{"type": "Ready", "status": ready, "lastTransitionTime": started}]},
-            });
-            if *state == 'g' {
-                pod["metadata"]["deletionTimestamp"] = json!(started);
-            }
-            pods.push(Arc::new(serde_json::from_value(pod).unwrap()));
-            if let Some(value) = usage {
-                metrics.insert(name, PodMetric { timestamp: now(), window: Duration::from_secs(60), value: *value });
-            }
-        }
-        (pods, metrics)
-    }
-
-    fn check(states: &[(char, Option<i64>)], percent: i32, current: i32, expected: Result<(i32, i32), &str>) {
-        let (pods, metrics) = state(states);
-        let target = Target::Utilization { percent, container: "" };
-        let found = by_pods(metrics, &pods, "cpu", target, current, TOLERANCES, now());
-        let found = found.map(|proposal| (proposal.replicas, proposal.utilization.unwrap()));
-        assert_eq!(found, expected.map_err(str::to_owned), "{states:?}");
-    }
-
-    #[test]
-    fn pods_that_say_nothing_dampen() {
-        let r = |usage| ('r', Some(usage));
-        check(&[r(300), r(500), r(700)], 30, 3, Ok((5, 50)));
-        check(&[r(300), r(500), r(700)], 50, 3, Ok((3, 50)));
-        check(&[r(540), r(540)], 50, 2, Ok((2, 54)));
-        check(&[r(100), r(300), r(500), r(250), r(250)], 50, 5, Ok((3, 28)));
-        // Those that start, or wait, use nothing when more are asked for, and are not there when fewer are.
-        check(&[('s', Some(400)), r(500), r(700)], 30, 3, Ok((4, 60)));
-        check(&[('p', None), r(500), r(700)], 30, 3, Ok((4, 60)));
-        check(&[('p', None), ('s', Some(400)), r(100)], 30, 3, Ok((1, 10)));
-        // Those that are not measured use nothing, or all that they may.
-        check(&[('r', None), r(500), r(700)], 30, 3, Ok((4, 60)));
-        check(&[('r', None), r(100), r(100)], 30, 3, Ok((3, 10)));
-        // Those that end do not count.
-        check(&[('f', Some(9_000)), ('g', Some(9_000)), r(500), r(700)], 60, 2, Ok((2, 60)));
-        check(&[('f', Some(1))], 30, 1, Err("did not receive metrics for targeted pods (pods might be unready)"));
-        check(&[], 30, 1, Err("no pods returned by selector while calculating replica count"));
-    }
-
-    #[test]
-    fn requests_have_to_be_there() {
-        let (pods, metrics) = state(&[('r', Some(1))]);
-        let by = |resource, container| {
-            let target = Target::Utilization { percent: 50, container };
-            by_pods(metrics.clone(), &pods, resource, target, 1, TOLERANCES, now()).unwrap_err()
-        };
-        assert_eq!(by("memory", ""), "missing request for memory in container c of Pod p0");
-        assert_eq!(by("cpu", "x"), "container x not found in Pod p0");
-    }
-
-    #[test]
-    fn one_number() {
-        let (pods, _) = state(&[('r', None), ('r', None), ('p', None)]);
-        let value = |usage, current| by_value(usage, 1_000, &pods, current, TOLERANCES).unwrap().replicas;
-        assert_eq!((value(1_050, 3), value(2_000, 3), value(500, 3), value(2_500, 0)), (3, 4, 1, 3));
-        let average = |usage, replicas| by_average(usage, 1_000, replicas, TOLERANCES);
-        assert_eq!(average(6_000, 3), Proposal { replicas: 6, usage: 2_000, utilization: None });
-        assert_eq!(average(3_100, 3), Proposal { replicas: 3, usage: 1_034, utilization: None });
-    }
 }

@@ -6,7 +6,7 @@ use capstan_api::Quantity;
 use serde_json::Value;
 
 /// Amounts by name.
-pub(super) type Amounts = BTreeMap<String, Quantity>;
+pub(crate) type Amounts = BTreeMap<String, Quantity>;
 
 /// The amounts in a field; what is none is left out.
 pub(super) fn read(object: &Value, field: &str) -> Amounts {
@@ -46,7 +46,7 @@ pub(super) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     object[field].as_str().unwrap_or_default()
 }
 
-fn is_pod_level(name: &str) -> bool {
+pub(crate) fn is_pod_level(name: &str) -> bool {
     ["cpu", "memory"].contains(&name) || name.starts_with("hugepages-")
 }
 
@@ -75,7 +75,7 @@ fn containers(spec: &Value, of: impl Fn(&Value, bool) -> Amounts) -> Amounts {
 
 /// What a pod takes (`side` is `requests` or `limits`), with its overhead, also while it is resized: the larger of what
 /// it has and what it asks for.
-pub(super) fn of_pod(pod: &Value, side: &str) -> Amounts {
+pub(crate) fn of_pod(pod: &Value, side: &str) -> Amounts {
     let (spec, status) = (&pod["spec"], &pod["status"]);
     let statuses: BTreeMap<_, _> = ["containerStatuses", "initContainerStatuses"]
         .iter()

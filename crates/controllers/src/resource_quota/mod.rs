@@ -1,6 +1,6 @@
 //! `resourcequota-controller`: what namespaces have used is counted anew, now and then and when something goes.
 
-mod amounts;
+pub(crate) mod amounts;
 mod evaluator;
 
 use std::{

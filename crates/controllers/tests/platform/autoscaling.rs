@@ -305,3 +305,124 @@ async fn limits_count_before_metrics() {
     .await;
     running.kill();
 }
+
+/// Events and conditions say why; the whole says for which metric.
+#[tokio::test]
+async fn every_kind_of_failure() {
+    let metric = json!({"name": "m"});
+    let object = |target: Value| {
+        json!({"type": "Object", "object": {"metric": metric, "target": target,
+            "describedObject": {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": "front"}}})
+    };
+    let external = |target: Value| json!({"type": "External", "external": {"metric": metric, "target": target}});
+    let value = || json!({"type": "Value", "value": "10"});
+    let average = || json!({"type": "AverageValue", "averageValue": "10"});
+    let custom = "unable to fetch metrics from custom metrics API:";
+    let of_object = format!("unable to get metric m: Ingress on default front/{custom}");
+    let of_external =
+        "unable to get external metric default/m/nil: unable to fetch metrics from external metrics API:".to_owned();
+    let cases = [
+        (
+            json!({"type": "ContainerResource", "containerResource": {"name": "cpu", "container": "c",
+                "target": {"type": "Utilization", "averageUtilization": 25}}}),
+            "FailedGetContainerResourceMetric",
+            "failed to get cpu utilization: unable to get metrics for resource cpu: unable to fetch metrics from \
+             resource metrics API:"
+                .to_owned(),
+            "failed to get c container metric value: ",
+        ),
+        (
+            json!({"type": "Pods", "pods": {"metric": metric, "target": average()}}),
+            "FailedGetPodsMetric",
+            format!("unable to get metric m: {custom}"),
+            "failed to get pods metric value: ",
+        ),
+        (object(value()), "FailedGetObjectMetric", of_object.clone(), "failed to get object metric value: "),
+        (
+            object(average()),
+            "FailedGetObjectMetric",
+            of_object,
+            "failed to get object metric value: failed to get m object metric: ",
+        ),
+        (
+            external(value()),
+            "FailedGetExternalMetric",
+            of_external.clone(),
+            "failed to get m external metric value: failed to get external metric m: ",
+        ),
+        (
+            external(average()),
+            "FailedGetExternalMetric",
+            of_external,
+            "failed to get m external metric value: failed to get m external metric: ",
+        ),
+    ];
+    for (metric, reason, why, before) in cases {
+        let cluster = Cluster::start().await;
+        deployment(&cluster, 2).await;
+        let running = cluster.run(HPA);
+        autoscaler(&cluster, json!([metric]), json!({})).await;
+        cluster.event("default", &format!("Warning {reason} {why}")).await;
+        let whole = format!("invalid metrics (1 invalid out of 1), first error is: {before}{why}");
+        cluster.event("default", &format!("Warning FailedComputeMetricsReplicas {whole}")).await;
+        let begins = format!("False {reason} the HPA was unable to compute the replica count: {why}");
+        let so = || async { condition(&cluster, "ScalingActive").await.starts_with(&begins).then_some(()) };
+        cluster.until(&begins, so).await;
+        running.kill();
+    }
+}
+
+/// A metric that is not known might ask for more: what others ask for counts only if it is more.
+#[tokio::test]
+async fn one_of_two_metrics() {
+    let metrics = || {
+        json!([{"type": "External", "external": {"metric": {"name": "m"}, "target": {"type": "Value", "value": "10"}}},
+            {"type": "Resource", "resource": {"name": "cpu",
+             "target": {"type": "Utilization", "averageUtilization": 30}}}])
+    };
+    let cluster = Cluster::start().await;
+    deployment(&cluster, 3).await;
+    measure(&cluster, 3, "50m");
+    let running = cluster.run(HPA);
+    autoscaler(&cluster, metrics(), json!({"behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}})).await;
+    let begins = "False FailedGetExternalMetric the HPA was unable to compute the replica count: unable to get external \
+                  metric default/m/nil:";
+    let so = || async { condition(&cluster, "ScalingActive").await.starts_with(begins).then_some(()) };
+    cluster.until(begins, so).await;
+    cluster.pass(&running, 60).await;
+    assert_eq!(replicas(&cluster).await, 3);
+    measure(&cluster, 3, "500m");
+    until_replicas(&cluster, 5).await;
+    until_condition(
+        &cluster,
+        "ScalingActive",
+        "True ValidMetricFound the HPA was able to successfully calculate a replica count from cpu resource utilization \
+         (percentage of request)",
+    )
+    .await;
+    running.kill();
+}
+
+#[tokio::test]
+async fn no_two_scale_the_same_pods() {
+    let cluster = Cluster::start().await;
+    deployment(&cluster, 2).await;
+    measure(&cluster, 2, "500m");
+    let _: Deployment = cluster
+        .create(json!({
+            "metadata": {"name": "other"},
+            "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": {
+                "metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}},
+        }))
+        .await;
+    let running = cluster.run(HPA);
+    let _: HorizontalPodAutoscaler = cluster
+        .create(json!({"metadata": {"name": "other"}, "spec": {"minReplicas": 1, "maxReplicas": 5, "metrics": cpu(50),
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "other"}}}))
+        .await;
+    autoscaler(&cluster, cpu(50), json!({})).await;
+    let message = "pods by selector app=web are controlled by multiple HPAs: [{other default} {web default}]";
+    until_condition(&cluster, "ScalingActive", &format!("False AmbiguousSelector {message}")).await;
+    cluster.event("default", &format!("Warning AmbiguousSelector {message}")).await;
+    running.kill();
+}

@@ -5,13 +5,11 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use capstan_cel::{Env, Program, Type, Val, check, parse};
+use capstan_cel::{Program, Val, device};
 use k8s_openapi::api::resource::v1::{Device, DeviceAttribute};
 
 use super::quantity;
 
-/// What an expression may cost.
-const MAX_COST: u64 = 1_000_000;
 /// How many expressions are remembered.
 const MAX_PROGRAMS: usize = 64;
 
@@ -31,12 +29,7 @@ pub(super) enum SelectorError {
 }
 
 fn read(expression: &str) -> Result<Program, String> {
-    let env = Env::default().with("device", Type::map(Type::String, Type::Dyn));
-    let ast = parse(expression).map_err(|errors| format!("compilation failed: {errors}"))?;
-    let checked = check(ast, &env).map_err(|errors| format!("compilation failed: {errors}"))?;
-    if !matches!(checked.output(), Type::Bool | Type::Dyn) {
-        return Err(format!("must evaluate to bool or the unknown type, not {}", checked.output_name()));
-    }
+    let checked = device::compile(expression)?;
     Program::new(&checked).map_err(|error| format!("program instantiation failed: {error}"))
 }
 
@@ -59,7 +52,7 @@ impl Programs {
         let program = self.get(expression);
         let program = program.as_ref().as_ref().map_err(|error| SelectorError::Compile(error.clone()))?;
         let value = value(driver, device).map_err(SelectorError::Run)?;
-        match program.eval(&[("device", Ok(value))], MAX_COST).result {
+        match program.eval(&[("device", Ok(value))], device::MAX_COST).result {
             Ok(Val::Bool(answer)) => Ok(answer),
             Ok(other) => {
                 let name = other.type_name();

@@ -113,6 +113,7 @@ fn fit(args: &Value) -> Made {
         resources: resources(args.scoring_strategy.resources, 100)?,
         ignored_resources: args.ignored_resources,
         ignored_resource_groups: args.ignored_resource_groups,
+        served: Default::default(),
     }))
 }
 

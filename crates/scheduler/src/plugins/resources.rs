@@ -1,16 +1,21 @@
 //! Plugins that count resources.
 
-use std::borrow::Cow;
+use std::{
+    borrow::Cow,
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+};
 
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::{core::v1::Node, resource::v1::DeviceClass};
 
 use crate::{
     event::{ActionType as A, ClusterEvent, EventObject, EventResource as R},
     node_info::NodeInfo,
     plugin::{Cycle, Filter, MAX_NODE_SCORE, Plugin, Point, QueueingHint, Score},
     pod_info::PodInfo,
-    resource::{Resource, is_extended, is_scalar},
+    resource::{CLASS_PREFIX, Resource, is_extended, is_scalar, is_served_by_devices},
     status::{Code, Status},
+    world::World,
 };
 
 /// A resource by which nodes are ranked, and how much it counts.
@@ -77,6 +82,30 @@ pub struct NodeResourcesFit {
     pub ignored_resources: Vec<String>,
     /// Prefixes of extended resources that are not looked at.
     pub ignored_resource_groups: Vec<String>,
+    /// Resources that device classes stood for when pods were looked at.
+    pub(super) served: Served,
+}
+
+/// Names of resources that device classes stand for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Served(Arc<Mutex<BTreeSet<Arc<str>>>>);
+
+impl Served {
+    /// Finds out for which resources of a pod there are classes.
+    fn look(&self, pod: &PodInfo, world: &World) -> Vec<Arc<str>> {
+        let names = pod.requests.scalars.iter().map(|(name, _)| name).filter(|name| is_served_by_devices(name));
+        let (served, not): (Vec<_>, Vec<_>) = names.cloned().partition(|name| world.class_of(name).is_some());
+        if !served.is_empty() || !not.is_empty() {
+            let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            known.retain(|name| !not.contains(name));
+            known.extend(served.iter().cloned());
+        }
+        served
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(name)
+    }
 }
 
 impl Default for NodeResourcesFit {
@@ -86,6 +115,7 @@ impl Default for NodeResourcesFit {
             resources: default_resources(),
             ignored_resources: Vec::new(),
             ignored_resource_groups: Vec::new(),
+            served: Served::default(),
         }
     }
 }
@@ -129,14 +159,19 @@ fn lacking<'a>(
 struct FitFilter {
     ignored: Vec<String>,
     groups: Vec<String>,
+    /// Resources that are claimed as devices where the node has none of them.
+    served: Vec<Arc<str>>,
 }
 
 impl Filter for FitFilter {
     fn filter(&self, cycle: Cycle<'_>, node: &NodeInfo) -> Result<(), Status> {
+        let served =
+            |name: &str| self.served.iter().any(|other| &**other == name) && node.allocatable.scalar(name) == 0;
         let ignored = |name: &str| {
-            is_extended(name)
-                && (self.ignored.iter().any(|other| other == name)
-                    || name.split('/').next().is_some_and(|group| self.groups.iter().any(|other| other == group)))
+            served(name)
+                || is_extended(name)
+                    && (self.ignored.iter().any(|other| other == name)
+                        || name.split('/').next().is_some_and(|group| self.groups.iter().any(|other| other == group)))
         };
         let mut reasons = Vec::new();
         let never = lacking(&cycle.pod.requests, node, ignored, &mut reasons);
@@ -204,6 +239,7 @@ impl Plugin for NodeResourcesFit {
             &[
                 ClusterEvent::new(R::Pod, A::DELETE.or(A::UPDATE_POD_SCALE_DOWN)),
                 ClusterEvent::new(R::Node, A::ADD.or(A::UPDATE_NODE_ALLOCATABLE)),
+                ClusterEvent::new(R::DeviceClass, A::ADD.or(A::UPDATE)),
             ]
         }
     }
@@ -217,22 +253,35 @@ impl Plugin for NodeResourcesFit {
             EventObject::Node(old, Some(new)) => {
                 let after = empty(new);
                 let mut reasons = Vec::new();
-                lacking(&pod.requests, &after, |_| false, &mut reasons);
+                let served = |name: &str| self.served.has(name) && after.allocatable.scalar(name) == 0;
+                lacking(&pod.requests, &after, served, &mut reasons);
                 reasons.is_empty()
                     && old.as_ref().is_none_or(|old| {
                         let before = empty(old);
                         after.allowed_pods > before.allowed_pods
+                            || pod.requests.scalars.iter().any(|(name, amount)| *amount != 0 && served(name))
                             || gives_back(pod, &after.allocatable, &before.allocatable)
                     })
+            }
+            EventObject::DeviceClass(old, Some(new)) => {
+                let stands_for = |class: &DeviceClass| class.spec.extended_resource_name.clone();
+                let always = |class: &DeviceClass| {
+                    let name = class.metadata.name.as_deref().unwrap_or_default();
+                    format!("{CLASS_PREFIX}{name}")
+                };
+                let wants = |name: &str| pod.requests.scalars.iter().any(|(wanted, _)| **wanted == *name);
+                let renamed = old.as_ref().is_none_or(|old| stands_for(old) != stands_for(new));
+                (old.is_none() && wants(&always(new))) || (renamed && stands_for(new).is_some_and(|name| wants(&name)))
             }
             _ => true,
         };
         if queue { QueueingHint::Queue } else { QueueingHint::Skip }
     }
 
-    fn pre_filter(&self, _cycle: Cycle<'_>) -> Result<Option<Box<dyn Filter>>, Status> {
+    fn pre_filter(&self, cycle: Cycle<'_>) -> Result<Option<Box<dyn Filter>>, Status> {
         let (ignored, groups) = (self.ignored_resources.clone(), self.ignored_resource_groups.clone());
-        Ok(Some(Box::new(FitFilter { ignored, groups })))
+        let served = self.served.look(cycle.pod, &cycle.cache.world);
+        Ok(Some(Box::new(FitFilter { ignored, groups, served })))
     }
 
     fn pre_score(&self, _cycle: Cycle<'_>) -> Option<Box<dyn Score>> {
@@ -240,9 +289,9 @@ impl Plugin for NodeResourcesFit {
     }
 }
 
-fn empty(node: &std::sync::Arc<Node>) -> NodeInfo {
+fn empty(node: &Arc<Node>) -> NodeInfo {
     let mut info = NodeInfo::new(crate::cache::Slot(0));
-    info.set_node(std::sync::Arc::clone(node));
+    info.set_node(Arc::clone(node));
     info
 }
 

@@ -14,6 +14,7 @@ use crate::{
     plugin::{Cycle, Permit, Point},
     pod_info::PodInfo,
     queue::QueuedPod,
+    resource::is_served_by_devices,
     status::{Diagnosis, Status},
 };
 
@@ -255,7 +256,9 @@ const PERMIT_PERIOD: std::time::Duration = std::time::Duration::from_millis(100)
 
 /// Whether others may have to do something before a pod can be bound.
 fn takes_long(pod: &PodInfo) -> bool {
-    pod.pod.spec.as_ref().is_some_and(|spec| spec.resource_claims.is_some()) || pod.claims().next().is_some()
+    pod.pod.spec.as_ref().is_some_and(|spec| spec.resource_claims.is_some())
+        || pod.claims().next().is_some()
+        || pod.requests.scalars.iter().any(|(name, amount)| *amount != 0 && is_served_by_devices(name))
 }
 
 /// Does what must be done before a pod is bound.

@@ -54,7 +54,9 @@ pub(super) fn register(factory: &SharedInformerFactory, shared: &Arc<Shared>) ->
             EventObject::ResourceClaim(old.cloned(), new.cloned())
         }),
         world::<ResourceSlice>(factory, shared, Some(R::ResourceSlice), |_, _| EventObject::Other),
-        world::<DeviceClass>(factory, shared, Some(R::DeviceClass), |_, _| EventObject::Other),
+        world::<DeviceClass>(factory, shared, Some(R::DeviceClass), |old, new| {
+            EventObject::DeviceClass(old.cloned(), new.cloned())
+        }),
     ];
     Box::pin(async move {
         for synced in all {

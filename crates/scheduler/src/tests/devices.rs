@@ -89,6 +89,7 @@ fn by_class_and_expression() {
         ),
         (r#"has(device.attributes["d.io"].v) && device.attributes["d.io"].v.isGreaterThan(semver("0.9.0"))"#, "a: d0"),
         (r#"!("nobody.io" in device.attributes)"#, "a: d0"),
+        (r#"cel.bind(d, device.attributes["d.io"], has(d.model) && d.model == "large")"#, "a: d1"),
         ("device.allowMultipleAllocations", "0/1 nodes are available: 1 cannot allocate all claims. USELESS"),
         (
             r#"device.attributes["d.io"].cores > 8 || device.attributes["d.io"].none == 1"#,
@@ -214,4 +215,76 @@ fn devices_elsewhere_are_given_back() {
     let reason = "0/1 nodes are available: 1 resourceclaim not available on the node. deallocation of ResourceClaim \
                   completed, preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.";
     check(&nodes(""), reason);
+}
+
+/// One pod that asks for extended resources: the node and the devices that it gets, or what is said.
+#[track_caller]
+fn extended(lines: &[String], pods: &[(&str, &str)]) {
+    let mut core = cluster(&lines.join("\n"));
+    let devices = Arc::new(DynamicResources::default());
+    let plugins = defaults().into_iter().map(|(plugin, weight)| match plugin.name() {
+        "DynamicResources" => (Arc::clone(&devices) as Arc<dyn Plugin>, weight),
+        _ => (plugin, weight),
+    });
+    let profile = Profile::new("default-scheduler", plugins);
+    for (line, expected) in pods {
+        let pod = info(line);
+        let Outcome::Placed { slot, .. } = core.schedule(&profile, &pod) else {
+            let found = outcome(&mut core, &profile, &pod);
+            assert!(found.contains(expected), "{line}: {found}");
+            continue;
+        };
+        let node = core.cache.node(slot);
+        devices.reserve(Cycle { pod: &pod, cache: &core.cache }, node).unwrap();
+        let got = format!("{}: {}", node.name(), devices.set_aside(&pod).join(" "));
+        assert_eq!(got, *expected, "{line}");
+    }
+}
+
+const NAMED: &str = "devices {metadata: {name: gpu}, spec: {extendedResourceName: example.com/gpu}}";
+
+#[test]
+fn classes_stand_for_extended_resources() {
+    let node = |node: &str, class: &str| vec![node.to_owned(), class.to_owned(), slice("a", "{name: d0}, {name: d1}")];
+    extended(
+        &node("node a", NAMED),
+        &[("p gpu=1", "a: d0"), ("q gpu=1", "a: d1"), ("r gpu=1", "cannot allocate all claims")],
+    );
+    extended(&node("node a", NAMED), &[("p gpu=2", "a: d0 d1")]);
+    extended(&node("node a", NAMED), &[("p gpu=3", "cannot allocate all claims"), ("q cpu=0", "a: ")]);
+    // A node that has some to give itself gives those, and only those.
+    extended(&node("node a gpu=1", NAMED), &[("p gpu=1", "a: "), ("q gpu=2", "Insufficient example.com/gpu")]);
+    // Without a class it is a resource like any other.
+    extended(&node("node a", CLASS), &[("p gpu=1", "Insufficient example.com/gpu")]);
+}
+
+#[test]
+fn of_two_classes_for_a_resource_the_newer_counts() {
+    let class = |name: &str, created: &str| {
+        format!(
+            "devices {{metadata: {{name: {name}, creationTimestamp: '2026-01-0{created}T00:00:00Z'}}, spec: \
+             {{extendedResourceName: example.com/gpu, selectors: [{{cel: {{expression: \
+             'device.attributes[\"d.io\"].of == \"{name}\"'}}}}]}}}}"
+        )
+    };
+    let slice = slice("a", "{name: d0, attributes: {of: {string: v}}}, {name: d1, attributes: {of: {string: w}}}");
+    for (x, y, expected) in [("1", "2", "a: d1"), ("2", "1", "a: d0"), ("1", "1", "a: d0")] {
+        extended(&["node a".to_owned(), class("v", x), class("w", y), slice.clone()], &[("p gpu=1", expected)]);
+    }
+}
+
+#[test]
+fn a_claim_that_an_earlier_attempt_left_goes_first() {
+    let claim = "resourceclaim {metadata: {name: p-extended-resources-x, namespace: default, uid: x, annotations: \
+                 {resource.kubernetes.io/extended-resource-claim: 'true'}, ownerReferences: [{apiVersion: v1, kind: \
+                 Pod, name: p, uid: default/p, controller: true}]}, spec: {devices: {requests: [{name: r, exactly: \
+                 {deviceClassName: gpu}}]}}}";
+    let lines = ["node a".to_owned(), NAMED.to_owned(), slice("a", "{name: d0}"), claim.to_owned()];
+    extended(
+        &lines,
+        &[
+            ("p gpu=1", "1 cannot schedule extended resource claim. deletion of ResourceClaim completed"),
+            ("q gpu=1", "a: d0"),
+        ],
+    );
 }

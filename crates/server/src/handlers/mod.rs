@@ -10,6 +10,7 @@ pub(crate) mod connect;
 pub(crate) mod create;
 pub(crate) mod decode;
 pub(crate) mod delete;
+mod devices;
 pub(crate) mod form;
 pub(crate) mod managed;
 pub(crate) mod patch;

@@ -12,7 +12,7 @@ use capstan_storage::{Op, Revision};
 
 use super::{
     call::{Admitted, Call, meta, metadata_mut},
-    from_storage, to_storage,
+    devices, from_storage, to_storage,
 };
 use crate::{
     admission::resource_quota,
@@ -299,7 +299,10 @@ fn prepare_new(call: &mut Call<'_>, mut object: Map, dry_run: bool) -> Result<(M
     let name = meta(&object, "name").to_owned();
     let errors = match resource.as_custom() {
         Some(served) => custom::validate::create(served, &object),
-        None => validation::validate_create(&resource.gvk, &object),
+        None => {
+            let own = validation::validate_create(&resource.gvk, &object);
+            devices::check(call, "", &object, None).into_iter().chain(own).collect()
+        }
     };
     if !errors.is_empty() {
         return Err(Status::invalid(&kind_of(&resource, &object), &name, &show_empty(call, errors)));
@@ -413,7 +416,10 @@ pub(crate) async fn change(call: &mut Call<'_>, change: Change<'_>) -> Result<Wr
             (Some(served), "status") => custom::validate::update_status(served, &new, &old),
             (Some(served), _) => custom::validate::update(served, &new, &old),
             (None, "") => validation::validate_update(&resource.gvk, &new, &old),
-            (None, _) => validation::validate_subresource_update(&resource.gvk, subresource, &new, &old),
+            (None, _) => {
+                let own = validation::validate_subresource_update(&resource.gvk, subresource, &new, &old);
+                devices::check(call, subresource, &new, Some(&old)).into_iter().chain(own).collect()
+            }
         };
         if !errors.is_empty() {
             return Err(Status::invalid(&kind_of(&resource, &new), name, &show_empty(call, errors)));

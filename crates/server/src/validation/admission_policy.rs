@@ -1,6 +1,6 @@
 //! Policies of admission and their bindings.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, slice};
 
 use capstan_api::{
     Map, Value,
@@ -15,7 +15,7 @@ use capstan_api::{
 use capstan_cel::Type;
 
 use super::{
-    expressions::{self, Place},
+    expressions::{self, Has, Place},
     read::{at, is_set, list, object, objects, text},
     rules::{invalid, one_of, one_of_pointer, required},
     webhook::{match_conditions, rule},
@@ -51,8 +51,21 @@ const RESERVED: &[&str] = &[
     "while",
 ];
 
-/// What both kinds of policies have. Returns what their other expressions can speak of.
-fn policy(spec: &Map, mutating: bool, errors: &mut ErrorList) -> Place {
+/// What the expressions of a policy can speak of.
+struct Scope<'a> {
+    params: bool,
+    /// One may speak of those before it.
+    variables: Option<Vec<(&'a str, Type)>>,
+}
+
+impl Scope<'_> {
+    fn place(&self, has: Has) -> Place {
+        expressions::admission(Has { params: self.params, ..has }, self.variables.as_deref())
+    }
+}
+
+/// What both kinds of policies have.
+fn policy<'a>(spec: &'a Map, mutating: bool, errors: &mut ErrorList) -> Scope<'a> {
     one_of_pointer(errors, spec, "failurePolicy", &SPEC, FAILURE_POLICIES);
     if let Some(kind) = object(spec, "paramKind") {
         param_kind(kind, &SPEC.child("paramKind"), errors);
@@ -71,8 +84,9 @@ fn policy(spec: &Map, mutating: bool, errors: &mut ErrorList) -> Place {
         }
     }
     let params = is_set(spec, "paramKind");
-    let mut variables: Vec<(&str, Type)> = Vec::new();
-    match_conditions(spec, &expressions::admission(params, None), &SPEC, errors);
+    match_conditions(spec, &expressions::admission(Has { params, ..Has::default() }, None), &SPEC, errors);
+    let composed = mutating || !list(spec, "variables").is_empty();
+    let mut scope = Scope { params, variables: composed.then(Vec::new) };
     let path = SPEC.child("variables");
     for (i, variable) in objects(spec, "variables") {
         let path = path.index(i);
@@ -82,17 +96,16 @@ fn policy(spec: &Map, mutating: bool, errors: &mut ErrorList) -> Place {
         } else if !is_c_identifier(name).is_empty() || RESERVED.contains(&name) {
             errors.push(Error::invalid(path.child("name"), name, "must be a valid CEL identifier"));
         }
-        match text(variable, "expression").trim() {
-            "" => errors.push(Error::required(path.child("expression"), "expression is not specified")),
-            text => {
-                // One may speak of those before it.
-                let place = expressions::admission(params, Some(&variables));
-                let ty = expressions::expression(text, &place, &[], &path.child("expression"), errors);
-                variables.push((name, ty));
-            }
+        let expression = text(variable, "expression");
+        if expression.trim().is_empty() {
+            errors.push(Error::required(path.child("expression"), "expression is not specified"));
+        } else {
+            let place = scope.place(Has::default());
+            let ty = expressions::expression(expression, &place, &[], &path.child("expression"), errors);
+            scope.variables.get_or_insert_default().push((name, expressions::of_variable(&ty)));
         }
     }
-    expressions::admission(params, Some(&variables))
+    scope
 }
 
 fn mutating_operations(constraints: &Map, path: &Path<'_>, errors: &mut ErrorList) {
@@ -161,7 +174,9 @@ fn match_resources(resources: &Map, path: &Path<'_>, errors: &mut ErrorList) {
 
 pub(super) fn validating(object: &Map, errors: &mut ErrorList) {
     let spec = at(object, "spec");
-    let place = policy(spec, false, errors);
+    let scope = policy(spec, false, errors);
+    let place = scope.place(Has::default());
+    let messages = scope.place(Has { no_authorizer: true, ..Has::default() });
     let keys = ["validations", "auditAnnotations"];
     if keys.iter().all(|key| list(spec, key).is_empty()) {
         let detail = "validations or auditAnnotations must contain at least one item";
@@ -169,7 +184,7 @@ pub(super) fn validating(object: &Map, errors: &mut ErrorList) {
     }
     let path = SPEC.child("validations");
     for (i, one) in objects(spec, "validations") {
-        validation(one, &place, &path.index(i), errors);
+        validation(one, (&place, &messages), &path.index(i), errors);
     }
     let path = SPEC.child("auditAnnotations");
     let count = list(spec, "auditAnnotations").len();
@@ -206,7 +221,7 @@ pub(super) fn validating(object: &Map, errors: &mut ErrorList) {
     }
 }
 
-fn validation(one: &Map, place: &Place, path: &Path<'_>, errors: &mut ErrorList) {
+fn validation(one: &Map, (place, messages): (&Place, &Place), path: &Path<'_>, errors: &mut ErrorList) {
     match text(one, "expression").trim() {
         "" => errors.push(Error::required(path.child("expression"), "expression is not specified")),
         text => drop(expressions::expression(text, place, &[Type::Bool], &path.child("expression"), errors)),
@@ -216,7 +231,7 @@ fn validation(one: &Map, place: &Place, path: &Path<'_>, errors: &mut ErrorList)
         if !value.is_empty() && value.trim().is_empty() {
             errors.push(Error::invalid(path, value, "must be non-empty if specified"));
         } else if key == "messageExpression" && !value.is_empty() {
-            expressions::expression(value.trim(), place, &[Type::String], &path, errors);
+            expressions::expression(value.trim(), messages, &[Type::String], &path, errors);
         } else if key == "message" && value.trim().contains(['\n', '\r']) {
             errors.push(Error::invalid(path, value, "must not contain line breaks"));
         }
@@ -290,28 +305,32 @@ pub(super) fn validating_binding(object: &Map, errors: &mut ErrorList) {
 
 pub(super) fn mutating(object_: &Map, errors: &mut ErrorList) {
     let spec = at(object_, "spec");
-    policy(spec, true, errors);
+    let place = policy(spec, true, errors).place(Has { patches: true, ..Has::default() });
     let path = SPEC.child("mutations");
     if list(spec, "mutations").is_empty() {
         errors.push(Error::required(path, "mutations must contain at least one item"));
     }
-    let kinds = [("ApplyConfiguration", "applyConfiguration"), ("JSONPatch", "jsonPatch")];
+    let kinds =
+        [("ApplyConfiguration", "applyConfiguration", Type::applied()), ("JSONPatch", "jsonPatch", Type::patches())];
     for (i, mutation) in objects(spec, "mutations") {
         let path = path.index(i);
         let ty = text(mutation, "patchType");
-        one_of(errors, mutation, "patchType", &path, &kinds.map(|(kind, _)| kind));
-        let Some((_, key)) = kinds.iter().find(|(kind, _)| *kind == ty) else { continue };
+        one_of(errors, mutation, "patchType", &path, &["ApplyConfiguration", "JSONPatch"]);
+        let Some((_, key, wanted)) = kinds.iter().find(|(kind, ..)| *kind == ty) else { continue };
         match object(mutation, key) {
             None => {
                 errors.push(Error::required(path.child(key), format!("must be specified when patchType is {ty}")));
             }
-            Some(patch) if text(patch, "expression").trim().is_empty() => {
+            Some(patch) => {
                 let path = path.child(key);
-                errors.push(Error::required(path.child("expression"), ""));
+                let path = path.child("expression");
+                match text(patch, "expression").trim() {
+                    "" => errors.push(Error::required(path, "")),
+                    text => drop(expressions::expression(text, &place, slice::from_ref(wanted), &path, errors)),
+                }
             }
-            Some(_) => {}
         }
-        for (_, other) in kinds.iter().filter(|(kind, other)| *kind != ty && is_set(mutation, other)) {
+        for (_, other, _) in kinds.iter().filter(|(kind, other, _)| *kind != ty && is_set(mutation, other)) {
             let detail = format!("must not be specified when patchType is {ty}");
             errors.push(Error::invalid(path.child(other), format!("{{{other}}}"), detail));
         }

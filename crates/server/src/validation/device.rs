@@ -12,8 +12,7 @@ use capstan_api::{
 };
 
 use super::{
-    device_parts,
-    expressions::{self, DEVICE},
+    device_parts, expressions,
     read::{at, flag, int, is_set, list, object, objects, strings, text},
     rules::{IMMUTABLE, invalid, required},
     shape::{Field, NIL, NUMBER, Shape, TEXT, show},
@@ -178,7 +177,7 @@ fn selectors(map: &Map, path: &Path<'_>, errors: &mut ErrorList) {
             Some(long) if long.len() > MAX_EXPRESSION => {
                 errors.push(Error::too_long(path.child("expression"), MAX_EXPRESSION));
             }
-            Some(text) => expressions::device(text, &DEVICE, &path.child("expression"), errors),
+            Some(text) => expressions::device(text, &path.child("expression"), errors),
         }
     }
     let count = list(map, "selectors").len();

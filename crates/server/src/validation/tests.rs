@@ -9,8 +9,12 @@ use crate::registry::Strategy;
 
 /// A line is `[object, [[field, message], …]]`, `[object, causes, old object]` for an update, or
 /// `[object, causes, old object, subresource]` for an update of a part.
-const CASES: &[&str] =
-    &[include_str!("cases.jsonl"), include_str!("cases_workloads.jsonl"), include_str!("cases_others.jsonl")];
+const CASES: &[&str] = &[
+    include_str!("cases.jsonl"),
+    include_str!("cases_workloads.jsonl"),
+    include_str!("cases_others.jsonl"),
+    include_str!("cases_expressions.jsonl"),
+];
 
 /// What stands for what is often in a line, in this order.
 const SHORT: &[(&str, &str)] = &[
@@ -42,6 +46,18 @@ const SHORT: &[(&str, &str)] = &[
     ("@p", r#""dnsPolicy":"ClusterFirst","restartPolicy":"Always","terminationGracePeriodSeconds":30"#),
     ("@c", r#""imagePullPolicy":"IfNotPresent","name":"c","terminationMessagePolicy":"File""#),
     ("@m", r#""metadata":{"name":"x","namespace":"default"}"#),
+    ("@n", r#""metadata":{"name":"x"}"#),
+    ("@g", r#""apiVersion":"admissionregistration.k8s.io/v1""#),
+    ("@f", r#""failurePolicy":"Fail""#),
+    ("@v", r#""reinvocationPolicy":"Never""#),
+    (
+        "@k",
+        concat!(
+            r#""matchConstraints":{"matchPolicy":"Equivalent","namespaceSelector":{},"objectSelector":{},"resour"#,
+            r#"ceRules":[{"apiGroups":["apps"],"apiVersions":["v1"],"operations":["CREATE"],"resources":["deploy"#,
+            r#"ments"],"scope":"*"}]}"#,
+        ),
+    ),
 ];
 
 fn check(line: &str) -> Result<(), String> {

@@ -2,14 +2,18 @@
 
 use std::{sync::Arc, time::Duration};
 
+use capstan_api::options::DeleteOptions;
 use capstan_client::{Api, Error, Patch};
 use k8s_openapi::{
-    api::resource::v1::{AllocationResult, ResourceClaim, ResourceClaimConsumerReference},
+    api::{
+        core::v1::{ContainerExtendedResourceRequest, Pod},
+        resource::v1::{AllocationResult, ResourceClaim, ResourceClaimConsumerReference},
+    },
     apimachinery::pkg::apis::meta::v1::Time,
 };
 use serde_json::json;
 
-use super::{Chore, DynamicResources, Reserved, allocation, is_reserved_for, uid};
+use super::{Chore, DynamicResources, Reserved, allocation, extended::IN_MEMORY, is_reserved_for, uid};
 use crate::{devices::full_name, plugin::BindContext, pod_info::PodInfo, status::Status};
 
 /// Keeps a claim with devices from being deleted while they are in use.
@@ -73,25 +77,59 @@ impl DynamicResources {
     pub(super) async fn bind_claims(&self, context: &BindContext, pod: &Arc<PodInfo>) -> Result<(), Status> {
         let reserved = self.lock().reserved.get(&pod.uid).cloned().unwrap_or_default();
         let mut claims = Vec::new();
-        for (at, Reserved { claim, allocation }) in reserved.into_iter().enumerate() {
+        for (at, Reserved { mut claim, allocation, mappings }) in reserved.into_iter().enumerate() {
             if is_reserved_for(&claim, &pod.uid) {
                 claims.push(claim);
                 continue;
             }
+            if name(&claim) == IN_MEMORY {
+                claim = self.create(context, pod, at, &claim).await.map_err(Status::error)?;
+            }
             let written = self.bind_claim(context, pod, &claim, allocation).await.map_err(Status::error)?;
             let written = Arc::new(written);
-            let mut state = self.lock();
-            let version = written.metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
-            if let Some(flight) = state.in_flight.get_mut(uid(&claim)) {
-                flight.written = version;
-            }
-            // If the pod is refused later, this is what has to be taken back.
-            if let Some(reserved) = state.reserved.get_mut(&pod.uid).and_then(|all| all.get_mut(at)) {
-                reserved.claim = Arc::clone(&written);
+            self.written(pod, at, &claim, &written);
+            if let Some(mappings) = &mappings {
+                tell_pod(context, pod, &written, mappings).await.map_err(Status::error)?;
             }
             claims.push(written);
         }
         self.until_ready(context, &claims).await.map_err(Status::error)
+    }
+
+    fn written(&self, pod: &PodInfo, at: usize, claim: &ResourceClaim, written: &Arc<ResourceClaim>) {
+        let mut state = self.lock();
+        let version = written.metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
+        if let Some(flight) = state.in_flight.get_mut(uid(claim)) {
+            flight.written = version;
+        }
+        // If the pod is refused later, this is what has to be taken back.
+        if let Some(reserved) = state.reserved.get_mut(&pod.uid).and_then(|all| all.get_mut(at)) {
+            reserved.claim = Arc::clone(written);
+        }
+    }
+
+    /// Creates the claim for a pod's extended resources.
+    async fn create(
+        &self,
+        context: &BindContext,
+        pod: &PodInfo,
+        at: usize,
+        claim: &Arc<ResourceClaim>,
+    ) -> Result<Arc<ResourceClaim>, String> {
+        let mut new = (**claim).clone();
+        (new.metadata.name, new.metadata.uid) = (None, None);
+        let made = api(context, claim).create(&new).await;
+        let made = made.map_err(|error| format!("create claim for extended resources {}: {error}", full_name(&new)))?;
+        let made = Arc::new(made);
+        let mut state = self.lock();
+        if let Some(flight) = state.in_flight.remove(uid(claim)) {
+            state.fly(&made, Some(&flight.allocation), true);
+        }
+        // If the pod is refused from now on, the claim has to go.
+        if let Some(reserved) = state.reserved.get_mut(&pod.uid).and_then(|all| all.get_mut(at)) {
+            reserved.claim = Arc::clone(&made);
+        }
+        Ok(made)
     }
 
     async fn bind_claim(
@@ -197,6 +235,7 @@ impl DynamicResources {
                         self.lock().late.remove(uid(&claim));
                     }
                 }
+                Chore::Delete(claim) => delete(context, &claim).await,
                 Chore::Unreserve(claim) => {
                     let patch = json!({
                         "metadata": {"uid": uid(&claim)},
@@ -207,6 +246,39 @@ impl DynamicResources {
             }
         }
     }
+}
+
+/// Deletes a claim, which nothing protects any more. What fails is tried again with the pod, or by those who collect
+/// what pods leave behind.
+async fn delete(context: &BindContext, claim: &ResourceClaim) {
+    let api = api(context, claim);
+    for _ in 0..MAX_TRIES {
+        let Ok(current) = api.get(name(claim)).await else { return };
+        let mut finalizers = current.metadata.finalizers.clone().unwrap_or_default();
+        finalizers.retain(|finalizer| finalizer != FINALIZER);
+        let version = &current.metadata.resource_version;
+        let patch = json!({"metadata": {"resourceVersion": version, "finalizers": finalizers}});
+        match api.patch(name(claim), &Patch::Merge(patch)).await {
+            Err(error) if error.is_conflict() => {}
+            Err(_) => return,
+            Ok(_) => return drop(api.delete(name(claim), &DeleteOptions::default()).await),
+        }
+    }
+}
+
+/// Tells the pod which claim its extended resources are from.
+async fn tell_pod(
+    context: &BindContext,
+    pod: &PodInfo,
+    claim: &ResourceClaim,
+    mappings: &[ContainerExtendedResourceRequest],
+) -> Result<(), String> {
+    let status = json!({"resourceClaimName": name(claim), "requestMappings": mappings});
+    let patch = Patch::Strategic(json!({"status": {"extendedResourceClaimStatus": status}}));
+    let pods = Api::<Pod>::namespaced(&context.client, pod.namespace());
+    let written = pods.patch_status(pod.name(), &patch).await;
+    let told = |error| format!("update pod {}/{} ExtendedResourceClaimStatus: {error}", pod.namespace(), pod.name());
+    written.map(drop).map_err(told)
 }
 
 /// Why a claim was not written.

@@ -5,6 +5,7 @@
 //! they are written to the claims ([`bind`]).
 
 mod bind;
+mod extended;
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -14,10 +15,11 @@ use std::{
 
 use capstan_client::BoxFuture;
 use k8s_openapi::api::{
-    core::v1::Pod,
+    core::v1::{ContainerExtendedResourceRequest, Pod},
     resource::v1::{AllocationResult, ResourceClaim},
 };
 
+use self::extended::{Extended, Special};
 use crate::{
     cache::Slot,
     devices::{AllocateError, Inventory, MAX_ALTERNATIVES, Programs, Taken, full_name},
@@ -65,11 +67,23 @@ struct State {
     chores: HashMap<Arc<str>, Vec<Chore>>,
 }
 
+impl State {
+    /// Devices are on their way to a claim.
+    fn fly(&mut self, claim: &Arc<ResourceClaim>, allocation: Option<&AllocationResult>, made: bool) {
+        if let Some(allocation) = allocation.cloned() {
+            let flight = InFlight { claim: Arc::clone(claim), allocation, written: None, made };
+            self.in_flight.insert(uid(claim).to_owned(), flight);
+        }
+    }
+}
+
 /// A claim of a pod that is on its way, and the devices that it gets, if it had none.
 #[derive(Clone, Debug)]
 struct Reserved {
     claim: Arc<ResourceClaim>,
     allocation: Option<AllocationResult>,
+    /// Which container uses what of it, if it is the claim for extended resources.
+    mappings: Option<Vec<ContainerExtendedResourceRequest>>,
 }
 
 /// Devices that are being written to a claim.
@@ -79,6 +93,8 @@ struct InFlight {
     allocation: AllocationResult,
     /// The version of the claim once they were; when that is known from the server, this is not needed any more.
     written: Option<u64>,
+    /// It was made here, so that it may not be known from the server yet.
+    made: bool,
 }
 
 /// What is to be told to the server once a pod is refused.
@@ -88,6 +104,8 @@ enum Chore {
     Deallocate(Arc<ResourceClaim>),
     /// The pod does not use the claim after all.
     Unreserve(Arc<ResourceClaim>),
+    /// The claim for extended resources that was made for the pod is of no use.
+    Delete(Arc<ResourceClaim>),
 }
 
 /// What was found out about a pod.
@@ -95,13 +113,14 @@ enum Chore {
 struct Attempt {
     uid: Arc<str>,
     claims: Vec<Arc<ResourceClaim>>,
+    extended: Option<Extended>,
     found: Mutex<Found>,
 }
 
 #[derive(Debug, Default)]
 struct Found {
-    /// By node: what the claims without devices would get there.
-    allocations: HashMap<String, Vec<AllocationResult>>,
+    /// By node: what the claims without devices would get there, and the last of them, if it is for extended resources.
+    allocations: HashMap<String, (Vec<AllocationResult>, Option<Special>)>,
     /// Claims whose devices are of no use somewhere.
     unavailable: BTreeSet<usize>,
 }
@@ -203,8 +222,10 @@ impl DynamicResources {
                 .get(namespace.as_deref().unwrap_or_default(), name.as_deref().unwrap_or_default());
             let version = known.map(|known| known.metadata.resource_version.as_deref().unwrap_or_default());
             let version = version.and_then(|version| version.parse::<u64>().ok());
-            known.is_some_and(|known| uid(known) == uid(&flight.claim))
-                && flight.written.is_none_or(|written| version.is_some_and(|version| version < written))
+            match known.filter(|known| uid(known) == uid(&flight.claim)) {
+                Some(_) => flight.written.is_none_or(|written| version.is_some_and(|version| version < written)),
+                None => flight.made && flight.written.is_none_or(|written| world.resource_claims.newest() < written),
+            }
         });
         if !state.late.is_empty() {
             let known: BTreeSet<&str> = world.resource_claims.iter().map(|claim| uid(claim)).collect();
@@ -220,8 +241,16 @@ impl DynamicResources {
     }
 
     /// What there is for claims without devices.
-    fn inventory(&self, world: &World, claims: &[Arc<ResourceClaim>]) -> Result<Inventory, Status> {
+    fn inventory(
+        &self,
+        world: &World,
+        claims: &[Arc<ResourceClaim>],
+        extended: Option<&Extended>,
+    ) -> Result<Inventory, Status> {
         let mut classes = HashMap::new();
+        for class in extended.into_iter().flat_map(Extended::classes) {
+            classes.insert(class.metadata.name.clone().unwrap_or_default(), Arc::clone(class));
+        }
         let wanting = claims.iter().filter(|claim| allocation(claim).is_none());
         for claim in wanting {
             let devices = claim.spec.devices.iter();
@@ -257,15 +286,20 @@ struct ClaimFilter {
 }
 
 impl Filter for ClaimFilter {
-    fn filter(&self, _cycle: Cycle<'_>, node: &NodeInfo) -> Result<(), Status> {
+    fn filter(&self, cycle: Cycle<'_>, node: &NodeInfo) -> Result<(), Status> {
+        let special = match &self.attempt.extended {
+            Some(extended) => extended.on(cycle.pod, node)?,
+            None => None,
+        };
         let elsewhere = |terms: &Option<NodeTerms>| terms.as_ref().is_some_and(|terms| !terms.matches_node(&node.node));
         let unavailable =
             self.available.iter().enumerate().filter(|(at, terms)| elsewhere(terms) || self.useless.contains(at));
         let unavailable: Vec<usize> = unavailable.map(|(at, _)| at).collect();
         let mut allocations = Vec::new();
-        if let Some(inventory) = &self.inventory {
-            let wanting = self.attempt.claims.iter().filter(|claim| allocation(claim).is_none());
-            let wanting: Vec<&ResourceClaim> = wanting.map(|claim| &**claim).collect();
+        let wanting = self.attempt.claims.iter().filter(|claim| allocation(claim).is_none());
+        let wanting = wanting.chain(special.iter().map(|special| &special.claim));
+        let wanting: Vec<&ResourceClaim> = wanting.map(|claim| &**claim).collect();
+        if let Some(inventory) = self.inventory.as_ref().filter(|_| !wanting.is_empty()) {
             allocations = match inventory.allocate(&node.node, &wanting) {
                 Ok(Some(allocations)) => allocations,
                 Ok(None) => return Err(Status::unresolvable("cannot allocate all claims")),
@@ -282,7 +316,7 @@ impl Filter for ClaimFilter {
             found.unavailable.extend(unavailable);
             return Err(Status::unresolvable("resourceclaim not available on the node"));
         }
-        found.allocations.insert(node.name().to_owned(), allocations);
+        found.allocations.insert(node.name().to_owned(), (allocations, special));
         Ok(())
     }
 }
@@ -310,7 +344,7 @@ fn worth(claim: &ResourceClaim, allocation: &AllocationResult) -> i64 {
 impl Score for ChoiceScore {
     fn score(&self, _cycle: Cycle<'_>, node: &NodeInfo) -> i64 {
         let found = lock(&self.0.found);
-        let Some(new) = found.allocations.get(node.name()) else { return 0 };
+        let Some((new, _)) = found.allocations.get(node.name()) else { return 0 };
         let mut new = new.iter();
         let of = |claim: &Arc<ResourceClaim>| match allocation(claim) {
             Some(allocation) => worth(claim, allocation),
@@ -350,7 +384,7 @@ impl Plugin for DynamicResources {
         const {
             &[
                 ClusterEvent::new(R::Node, A::ADD.or(A::UPDATE_NODE_LABEL).or(A::UPDATE_NODE_ALLOCATABLE)),
-                ClusterEvent::new(R::ResourceClaim, A::ADD.or(A::UPDATE)),
+                ClusterEvent::new(R::ResourceClaim, A::ADD.or(A::UPDATE).or(A::DELETE)),
                 ClusterEvent::new(R::Pod, A::UPDATE_POD_GENERATED_RESOURCE_CLAIM),
                 ClusterEvent::new(R::DeviceClass, A::ADD.or(A::UPDATE)),
                 ClusterEvent::new(R::ResourceSlice, A::ADD.or(A::UPDATE)),
@@ -367,6 +401,8 @@ impl Plugin for DynamicResources {
                     && claim_names(&pod.pod).is_ok_and(|names| names.iter().any(named));
                 freed || (mine && old.as_ref().is_none_or(|old| old.status != new.status))
             }
+            // What was made for the pod in an earlier attempt is out of its way now.
+            EventObject::ResourceClaim(Some(old), None) => allocation(old).is_some() || extended::is_for(old, pod),
             EventObject::Pod(_, Some(new)) => new.uid == pod.uid,
             _ => true,
         };
@@ -377,7 +413,8 @@ impl Plugin for DynamicResources {
         self.lock().attempt = None;
         let world = &cycle.cache.world;
         let claims = claims(cycle.pod, world).map_err(Status::gated)?;
-        if claims.is_empty() {
+        let extended = Extended::of(cycle.pod, world);
+        if claims.is_empty() && extended.is_none() {
             return Ok(None);
         }
         let (mut available, mut useless) = (Vec::new(), BTreeSet::new());
@@ -403,9 +440,10 @@ impl Plugin for DynamicResources {
                 None => available.push(None),
             }
         }
-        let wanting = claims.iter().any(|claim| allocation(claim).is_none());
-        let inventory = if wanting { Some(self.inventory(world, &claims)?) } else { None };
-        let attempt = Arc::new(Attempt { uid: Arc::clone(&cycle.pod.uid), claims, found: Mutex::default() });
+        let wanting = extended.is_some() || claims.iter().any(|claim| allocation(claim).is_none());
+        let inventory = if wanting { Some(self.inventory(world, &claims, extended.as_ref())?) } else { None };
+        let attempt = Attempt { uid: Arc::clone(&cycle.pod.uid), claims, extended, found: Mutex::default() };
+        let attempt = Arc::new(attempt);
         self.lock().attempt = Some(Arc::clone(&attempt));
         Ok(Some(Box::new(ClaimFilter { attempt, available, useless, inventory })))
     }
@@ -417,10 +455,14 @@ impl Plugin for DynamicResources {
             let users = claim.status.as_ref().and_then(|status| status.reserved_for.as_deref()).unwrap_or_default();
             users.is_empty() || (users.len() == 1 && *users[0].uid == *cycle.pod.uid)
         });
-        let Some(claim) = free else { return Some("still not schedulable".to_owned()) };
-        let chore = Chore::Deallocate(Arc::clone(claim));
+        let left_over = attempt.extended.as_ref().and_then(|extended| extended.left_over.as_ref());
+        let (chore, done) = match (free, left_over) {
+            (Some(claim), _) => (Chore::Deallocate(Arc::clone(claim)), "deallocation of ResourceClaim completed"),
+            (None, Some(claim)) => (Chore::Delete(Arc::clone(claim)), "deletion of ResourceClaim completed"),
+            (None, None) => return Some("still not schedulable".to_owned()),
+        };
         self.lock().chores.entry(Arc::clone(&cycle.pod.uid)).or_default().push(chore);
-        Some("deallocation of ResourceClaim completed".to_owned())
+        Some(done.to_owned())
     }
 
     fn pre_score(&self, cycle: Cycle<'_>) -> Option<Box<dyn Score>> {
@@ -429,18 +471,20 @@ impl Plugin for DynamicResources {
 
     fn reserve(&self, cycle: Cycle<'_>, node: &NodeInfo) -> Result<(), Status> {
         let Some(attempt) = self.attempt(cycle.pod) else { return Ok(()) };
-        let Some(allocations) = lock(&attempt.found).allocations.remove(node.name()) else {
+        let Some((allocations, special)) = lock(&attempt.found).allocations.remove(node.name()) else {
             return Err(Status::error("claim allocation not found for node"));
         };
         let (mut new, mut state) = (allocations.into_iter(), self.lock());
         let mut reserved = Vec::new();
         for claim in &attempt.claims {
             let allocation = if allocation(claim).is_some() { None } else { new.next() };
-            if let Some(allocation) = &allocation {
-                let flight = InFlight { claim: Arc::clone(claim), allocation: allocation.clone(), written: None };
-                state.in_flight.insert(uid(claim).to_owned(), flight);
-            }
-            reserved.push(Reserved { claim: Arc::clone(claim), allocation });
+            state.fly(claim, allocation.as_ref(), false);
+            reserved.push(Reserved { claim: Arc::clone(claim), allocation, mappings: None });
+        }
+        if let Some(Special { claim, mappings }) = special {
+            let allocation = new.next();
+            state.fly(&claim, allocation.as_ref(), true);
+            reserved.push(Reserved { claim, allocation, mappings: Some(mappings) });
         }
         state.reserved.insert(Arc::clone(&cycle.pod.uid), reserved);
         state.attempt = None;
@@ -449,12 +493,17 @@ impl Plugin for DynamicResources {
 
     fn unreserve(&self, pod: &PodInfo, _node: &str) {
         let mut state = self.lock();
-        for Reserved { claim, allocation } in state.reserved.remove(&pod.uid).unwrap_or_default() {
+        for Reserved { claim, allocation, mappings } in state.reserved.remove(&pod.uid).unwrap_or_default() {
             let not_written = state.in_flight.get(uid(&claim)).is_some_and(|flight| flight.written.is_none());
             if allocation.is_some() && not_written {
                 state.in_flight.remove(uid(&claim));
             }
-            if is_reserved_for(&claim, &pod.uid) {
+            if mappings.is_some() {
+                state.in_flight.remove(uid(&claim));
+                if claim.metadata.name.as_deref() != Some(extended::IN_MEMORY) {
+                    state.chores.entry(Arc::clone(&pod.uid)).or_default().push(Chore::Delete(claim));
+                }
+            } else if is_reserved_for(&claim, &pod.uid) {
                 state.chores.entry(Arc::clone(&pod.uid)).or_default().push(Chore::Unreserve(claim));
             }
         }

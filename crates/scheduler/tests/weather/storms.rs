@@ -2,8 +2,6 @@
 //! binds the same pods, nodes that vanish between decision and binding and come back, and schedulers that die in the
 //! middle. In the end every pod has a node or a reason, and no node has more than it can take.
 
-#![expect(clippy::unwrap_used, reason = "all of it is a test")]
-
 use std::{
     collections::BTreeMap,
     sync::{
@@ -15,31 +13,22 @@ use std::{
 
 use bytes::Bytes;
 use capstan_api::options::{DeleteOptions, ListOptions};
-use capstan_client::{Api, Body, BoxFuture, Client, Error, Patch, Transport};
+use capstan_client::{Api, Body, BoxFuture, Client, Error, Transport};
 use capstan_clock::{Clock, Ids, ManualClock, OsIds, RealClock, SeededIds};
 use capstan_runtime::Stopper;
 use capstan_scheduler::{Scheduler, SchedulerConfig};
-use capstan_server::{Config, Server, authorization::UserInfo};
-use capstan_storage::{Memory, Options};
 use http::{Method, Request, Response};
-use k8s_openapi::{
-    api::{
-        core::v1::{Node, Pod, ServiceAccount},
-        scheduling::v1::PriorityClass,
-    },
-    serde::de::DeserializeOwned,
+use k8s_openapi::api::{
+    core::v1::{Node, Pod},
+    scheduling::v1::PriorityClass,
 };
 use serde_json::json;
 use tokio::runtime::Runtime;
 
+use crate::cluster::{CPUS, Cluster, node_of, object};
+
 /// The node that only the rival uses: the others are kept away.
 const RIVAL: &str = "rival";
-/// How many CPUs every other node has.
-const CPUS: i64 = 4;
-
-fn object<K: DeserializeOwned>(yaml: &str) -> K {
-    capstan_api::value::from_value(capstan_api::yaml::parse(yaml.as_bytes()).unwrap()).unwrap()
-}
 
 /// The road to the server, in a storm. It calms down after so many faults: else nothing would ever be done.
 #[derive(Clone, Debug)]
@@ -99,43 +88,23 @@ impl Transport for Storm {
     }
 }
 
-struct Cluster {
-    client: Client,
-    pods: Api<Pod>,
+/// A cluster with a time of its own.
+struct Stormy {
+    cluster: Cluster,
     clock: Arc<ManualClock>,
 }
 
-impl Cluster {
+impl Stormy {
     async fn new() -> Self {
-        let server = Server::start(Arc::new(Memory::new(Options::default())), Config::default()).await.unwrap();
-        let client = Client::from_service(server.as_user(UserInfo::new("admin", ["system:masters"])));
-        let account = object("{apiVersion: v1, kind: ServiceAccount, metadata: {name: default}}");
-        Api::<ServiceAccount>::namespaced(&client, "default").create(&account).await.unwrap();
+        let cluster = Cluster::new().await;
         let class = "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}, value: 10}";
-        Api::<PriorityClass>::all(&client).create(&object(class)).await.unwrap();
-        let clock = Arc::new(ManualClock::at(RealClock::new().now()));
-        Cluster { pods: Api::namespaced(&client, "default"), client, clock }
+        Api::<PriorityClass>::all(&cluster.client).create(&object(class)).await.unwrap();
+        Stormy { cluster, clock: Arc::new(ManualClock::at(RealClock::new().now())) }
     }
 
     async fn node(&self, name: &str) {
-        let nodes = Api::<Node>::all(&self.client);
-        let size = format!("{{cpu: '{CPUS}', memory: 8Gi, pods: '110'}}");
-        let yaml = format!(
-            "{{apiVersion: v1, kind: Node, metadata: {{name: {name}}}, \
-             status: {{capacity: {size}, allocatable: {size}}}}}"
-        );
-        // It may be there still.
-        let _ = nodes.create(&object(&yaml)).await;
         let taints = if name == RIVAL { json!([{"key": "mine", "effect": "NoSchedule"}]) } else { json!(null) };
-        nodes.patch(name, &Patch::Merge(json!({"spec": {"taints": taints}}))).await.unwrap();
-    }
-
-    async fn pod(&self, name: &str, milli: u32, more: &str) {
-        let yaml = format!(
-            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{terminationGracePeriodSeconds: 0, {more} \
-             containers: [{{name: c, image: i, resources: {{requests: {{cpu: {milli}m}}}}}}]}}}}"
-        );
-        self.pods.create(&object(&yaml)).await.unwrap();
+        self.cluster.node(name, taints).await;
     }
 
     /// A scheduler with threads of its own, so that it can die.
@@ -149,7 +118,8 @@ impl Cluster {
         (threads, stopper)
     }
 
-    /// Lets time go by while the others work.
+    /// Lets time go by while the others work. They have threads of their own, so that nobody knows when they are done:
+    /// a moment of real time is what they get for each step.
     async fn pass(&self, steps: usize) {
         for _ in 0..steps {
             RealClock::new().sleep(Duration::from_millis(2)).await;
@@ -157,23 +127,16 @@ impl Cluster {
         }
     }
 
-    /// Waits until every pod has a node or a reason.
+    /// Waits until every pod has a node or a reason, while time goes by.
     async fn settle(&self) -> Vec<Pod> {
-        for _ in 0..500 {
-            self.pass(10).await;
-            let all = self.pods.list(&ListOptions::default()).await.unwrap().items;
-            if all.iter().all(|pod| node_of(pod).is_some() || reason(pod).is_some()) {
-                return all;
-            }
+        tokio::select! {
+            all = self.cluster.until_all(|pod| node_of(pod).is_some() || reason(pod).is_some()) => return all,
+            () = self.pass(10_000) => {}
         }
-        let all = self.pods.list(&ListOptions::default()).await.unwrap().items;
+        let all = self.cluster.pods.list(&ListOptions::default()).await.unwrap().items;
         let open = all.iter().filter(|pod| node_of(pod).is_none() && reason(pod).is_none());
         panic!("neither node nor reason: {:?}", open.map(|pod| &pod.metadata.name).collect::<Vec<_>>())
     }
-}
-
-fn node_of(pod: &Pod) -> Option<&str> {
-    pod.spec.as_ref()?.node_name.as_deref()
 }
 
 fn reason(pod: &Pod) -> Option<&str> {
@@ -193,36 +156,37 @@ async fn die(threads: Runtime) {
 }
 
 async fn weather(seed: u64) {
-    let cluster = Cluster::new().await;
+    let stormy = Stormy::new().await;
+    let cluster = &stormy.cluster;
     let storm = Storm {
         client: cluster.client.clone(),
         ids: Arc::new(SeededIds::new(seed)),
         left: Arc::new(AtomicU64::new(60)),
     };
     for name in ["a", "b", "c", "d", "shaky", RIVAL] {
-        cluster.node(name).await;
+        stormy.node(name).await;
     }
-    let (mut threads, mut stopper) = cluster.start(&storm);
+    let (mut threads, mut stopper) = stormy.start(&storm);
     for at in 0..24 {
         cluster.pod(&format!("low-{at}"), 500, "").await;
         if at % 8 == 7 {
             // It dies with bindings on their way, and another one takes over.
-            cluster.pass(storm.ids.below(4) as usize).await;
+            stormy.pass(storm.ids.below(4) as usize).await;
             die(threads).await;
             drop(stopper);
-            (threads, stopper) = cluster.start(&storm);
-            cluster.node("shaky").await;
+            (threads, stopper) = stormy.start(&storm);
+            stormy.node("shaky").await;
         }
     }
     cluster.pod("hopeless", 9000, "priorityClassName: high,").await;
     for at in 0..4 {
         cluster.pod(&format!("high-{at}"), 2000, "priorityClassName: high,").await;
     }
-    cluster.settle().await;
+    stormy.settle().await;
     // The storm is over, and what was lost is tried again.
     storm.left.store(0, Ordering::Relaxed);
-    cluster.pass(400).await;
-    let all = cluster.settle().await;
+    stormy.pass(400).await;
+    let all = stormy.settle().await;
     let mut used = BTreeMap::new();
     for pod in &all {
         let name = pod.metadata.name.as_deref().unwrap();
