@@ -11,6 +11,7 @@ use capstan_api::{
 use http::{HeaderValue, StatusCode, header, request::Parts};
 
 use crate::{
+    aggregation::Forwarded,
     audit::{self, AUDIT_ID, Stage, audit_id},
     authentication::{
         JWKS_CONTENT_TYPE, JWKS_PATH, MAX_AGE_SECONDS, OPENID_CONFIG_PATH, OpenIdDocuments, PeerCertificates,
@@ -90,7 +91,7 @@ async fn walk(server: &Arc<Inner>, parts: &mut Parts, body: Body, id: &HeaderVal
         Err(refused) => refused,
         Ok(_) if !decision.is_allowed() => fail(parts, &forbidden(&attributes, decision.reason())),
         Ok(_permit) => {
-            let asked = Asked { server, info: &info, url: &url, query: &query, user: &user, load };
+            let asked = Asked { server, info: &info, url: &url, query: &query, user: &user, load, id };
             let clock = Arc::clone(&server.registry.clock);
             if load == Load::LongRunning {
                 asked.answer(parts, body, warnings).await
@@ -239,11 +240,17 @@ struct Asked<'a> {
     query: &'a Query<'a>,
     user: &'a UserInfo,
     load: Load,
+    id: &'a HeaderValue,
 }
 
 impl Asked<'_> {
     async fn answer(self, parts: &mut Parts, body: Body, warnings: Vec<String>) -> Response {
-        let Asked { server, info, url, query, user, load } = self;
+        let Asked { server, info, url, query, user, load, id } = self;
+        let elsewhere = server.aggregator.remote_for(info).or_else(|| server.aggregator.openapi_for(&info.path));
+        if let Some(remote) = elsewhere {
+            let forwarded = Forwarded { info, user, audit_id: id, parts, body };
+            return server.aggregator.forward(&remote, forwarded).await;
+        }
         let headers = parts.headers.clone();
         let wishes = wishes(&headers, url.query, query);
         let fail = |status: &Status| Form::plain(wishes).status(status);

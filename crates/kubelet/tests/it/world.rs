@@ -1,6 +1,7 @@
 //! A server and a node with real processes, for one test.
 
 use std::{
+    ops::Deref,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -23,7 +24,7 @@ pub(crate) struct World {
     pub(crate) server: Server,
     pub(crate) client: Client,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) dir: PathBuf,
+    pub(crate) dir: Temporary,
     pub(crate) stopper: Stopper,
     pub(crate) node: Option<tokio::task::JoinHandle<()>>,
 }
@@ -33,11 +34,28 @@ pub(crate) fn shim() -> PathBuf {
     env!("CARGO_BIN_EXE_process-init").into()
 }
 
+/// A directory that is gone with this, however the test ends.
+pub(crate) struct Temporary(PathBuf);
+
+impl Deref for Temporary {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 /// A new directory for one test.
-pub(crate) fn directory(name: &str) -> PathBuf {
+pub(crate) fn directory(name: &str) -> Temporary {
     let dir = std::env::temp_dir().join(format!("capstan-node-{name}-{}", OsIds.suffix(8)));
     std::fs::create_dir_all(dir.join("manifests")).unwrap();
-    dir
+    Temporary(dir)
 }
 
 /// Containers as processes; none where this machine allows no namespaces.
@@ -82,12 +100,12 @@ impl World {
         Some(World::with(dir, runtime).await)
     }
 
-    pub(crate) async fn with(dir: PathBuf, runtime: Arc<dyn Runtime>) -> Self {
+    pub(crate) async fn with(dir: Temporary, runtime: Arc<dyn Runtime>) -> Self {
         World::through(dir, runtime, |client| client).await
     }
 
     /// A world whose node reaches the server by a way of its own.
-    pub(crate) async fn through(dir: PathBuf, runtime: Arc<dyn Runtime>, way: impl FnOnce(Client) -> Client) -> Self {
+    pub(crate) async fn through(dir: Temporary, runtime: Arc<dyn Runtime>, way: impl FnOnce(Client) -> Client) -> Self {
         let config = Config { token_issuer: Some(issuer()), ..Config::default() };
         let server = Server::start(Arc::new(Memory::new(Options::default())), config).await.unwrap();
         let client = Client::from_service(server.as_user(UserInfo::new("admin", ["system:masters"])));
@@ -158,7 +176,6 @@ impl World {
     pub(crate) async fn end(mut self) {
         self.stopper.stop();
         self.node.take().unwrap().await.unwrap();
-        let _ = std::fs::remove_dir_all(&self.dir);
     }
 }
 
