@@ -64,7 +64,9 @@ pub(super) fn from_resource_list(group_version: &GroupVersion, document: &[u8]) 
         subresource.insert("verbs", list(row, "verbs").to_vec());
         if let Some(resource) = resources.get_mut(at).and_then(Value::as_object_mut) {
             let all = resource.get_or_insert_with("subresources", || Vec::<Value>::new().into());
-            all.as_array_mut().map(|all| all.push(subresource.into()));
+            if let Some(all) = all.as_array_mut() {
+                all.push(subresource.into());
+            }
         }
     }
     Ok(version(group_version, &resources, true))

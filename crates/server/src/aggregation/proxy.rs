@@ -44,6 +44,13 @@ pub(crate) struct Forwarded<'a> {
 impl Aggregator {
     /// What the server of an APIService answers.
     pub(crate) async fn forward(&self, remote: &Remote, request: Forwarded<'_>) -> Response {
+        let mut response = self.ask(remote, request).await;
+        let private = HeaderValue::from_static("no-cache, private");
+        response.headers_mut().entry(header::CACHE_CONTROL).or_insert(private);
+        response
+    }
+
+    async fn ask(&self, remote: &Remote, request: Forwarded<'_>) -> Response {
         if !remote.available {
             return plain_text(StatusCode::SERVICE_UNAVAILABLE, UNAVAILABLE);
         }
@@ -90,7 +97,7 @@ impl Aggregator {
         response.map(|_| Body::empty())
     }
 
-    /// Reads a document as the server itself, in these groups.
+    /// Reads a document as this user of the server's own.
     ///
     /// # Errors
     /// Says why there is none.
@@ -99,12 +106,12 @@ impl Aggregator {
         remote: &Remote,
         place: &Place,
         path: &str,
-        (accept, groups): (&'static str, &[&str]),
+        (accept, user): (&'static str, &UserInfo),
     ) -> Result<(StatusCode, HeaderMap, Bytes), String> {
         let mut request = Request::new(Body::empty());
         *request.uri_mut() = path.parse().map_err(|_| "the path cannot be asked for".to_owned())?;
         request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static(accept));
-        vouch(request.headers_mut(), &UserInfo::new("system:kube-aggregator", groups.iter().copied()));
+        vouch(request.headers_mut(), user);
         let answer = async {
             let (parts, body) = self.send(remote, place, request).await?.into_parts();
             let body = Limited::new(body, MAX_DOCUMENT).collect().await.map_err(|error| error.to_string())?;
@@ -130,8 +137,7 @@ impl Aggregator {
     ) -> Result<http::Response<Incoming>, String> {
         let tls = remote.tls.as_ref().map_err(Clone::clone)?;
         let host = host_port(&place.host, place.port);
-        let stream = dial(&*self.registry.clock, place).await;
-        let stream = stream.map_err(|error| format!("dial tcp {host}: {}", words(&error)))?;
+        let stream = dial(&*self.registry.clock, place).await?;
         let stream = TlsConnector::from(Arc::clone(&tls.config)).connect(tls.name.clone(), stream).await;
         let stream = stream.map_err(|error| words(&error))?;
         let (mut sender, connection) =
@@ -143,13 +149,23 @@ impl Aggregator {
     }
 }
 
-async fn dial(clock: &dyn Clock, place: &Place) -> io::Result<TcpStream> {
-    let stream = tokio::select! {
-        stream = TcpStream::connect((place.host.as_str(), place.port)) => stream?,
-        () = clock.sleep(DIAL_TIMEOUT) => return Err(io::ErrorKind::TimedOut.into()),
-    };
-    stream.set_nodelay(true)?;
-    Ok(stream)
+/// A connection to the first address of a place that answers; or why none does, with the last that was tried.
+async fn dial(clock: &dyn Clock, place: &Place) -> Result<TcpStream, String> {
+    let deadline = clock.monotonic().plus(DIAL_TIMEOUT);
+    let found = tokio::net::lookup_host((place.host.as_str(), place.port)).await;
+    let found = found.map_err(|_| format!("dial tcp: lookup {}: no such host", place.host))?;
+    let mut failed = format!("dial tcp: lookup {}: no such host", place.host);
+    for address in found {
+        let stream = tokio::select! {
+            stream = TcpStream::connect(address) => stream,
+            () = clock.sleep_until(deadline) => Err(io::ErrorKind::TimedOut.into()),
+        };
+        match stream.and_then(|stream| stream.set_nodelay(true).map(|()| stream)) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failed = format!("dial tcp {address}: {}", words(&error)),
+        }
+    }
+    Err(failed)
 }
 
 /// Says for whom this server asks. What a client said of that itself has been removed by authentication; it is removed

@@ -38,7 +38,7 @@ pub(super) fn slices(objects: &dyn Objects, reference: &ServiceReference) -> Vec
 }
 
 /// The port of a service by its number.
-pub(super) fn port_of<'a>(service: &'a Map, number: i64) -> Option<&'a Value> {
+pub(super) fn port_of(service: &Map, number: i64) -> Option<&Value> {
     let is_it = |port: &&Value| port.get("port").and_then(Value::as_i64) == Some(number);
     paths::items(service, "spec.ports").iter().find(is_it)
 }

@@ -19,7 +19,7 @@ use super::{
     spec::ServiceReference,
 };
 use crate::{
-    authorization::SYSTEM_MASTERS,
+    authorization::{SYSTEM_MASTERS, UserInfo},
     backend::host_port,
     cache::{ReadAt, WatchQuery, WatchStart, Watcher},
     discovery::GroupVersionService,
@@ -34,6 +34,9 @@ const REFRESH: Duration = Duration::from_secs(60);
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 /// How many servers behind one service are asked at once; one that answers is enough.
 const ATTEMPTS: usize = 5;
+
+/// Who asks whether a server answers, and what it has.
+const CHECKER: &str = "system:kube-aggregator";
 
 /// Follows an APIService until it is ended from outside.
 pub(super) async fn run(aggregator: Arc<Aggregator>, name: Str, remote: Arc<Remote>) {
@@ -114,6 +117,11 @@ async fn drain(watcher: &mut Watcher) {
     .await;
 }
 
+/// Who asks whether a server answers: one who may everywhere.
+fn checker() -> UserInfo {
+    UserInfo::new(CHECKER, [SYSTEM_MASTERS])
+}
+
 /// Asks the servers behind the service for what every one has to have; the first that answers counts.
 async fn check(
     aggregator: &Arc<Aggregator>,
@@ -127,7 +135,7 @@ async fn check(
         attempts.spawn(async move {
             let path = remote.spec.group_version.path();
             let url = format!("https://{}{path}", host_port(&place.host, place.port));
-            let answer = aggregator.read(&remote, &place, &path, ("*/*", &[SYSTEM_MASTERS])).await;
+            let answer = aggregator.read(&remote, &place, &path, ("*/*", &checker())).await;
             match answer {
                 Ok((status, ..)) if status.is_success() => Ok(place),
                 Ok((status, ..)) => Err(format!("bad status from {url}: {}", status.as_u16())),
@@ -153,7 +161,8 @@ async fn learn(aggregator: &Aggregator, remote: &Remote, place: &Place) -> bool 
     let group_version = &remote.spec.group_version;
     let known = discovery.is_ok();
     tell(aggregator, remote, discovery.unwrap_or_else(|_| documents::stale(group_version)));
-    let json = ("application/json", &[SYSTEM_MASTERS][..]);
+    let reader = UserInfo::new("system:aggregator", []);
+    let json = ("application/json", &reader);
     let mut spec = RemoteSpec::default();
     if let Ok((StatusCode::OK, _, index)) = aggregator.read(remote, place, "/openapi/v3", json).await {
         spec.index(&index);
@@ -167,7 +176,7 @@ async fn learn(aggregator: &Aggregator, remote: &Remote, place: &Place) -> bool 
 
 async fn discover(aggregator: &Aggregator, remote: &Remote, place: &Place) -> Result<Vec<u8>, String> {
     let group_version = &remote.spec.group_version;
-    let asked = (documents::ACCEPT, &[SYSTEM_MASTERS][..]);
+    let asked = (documents::ACCEPT, &checker());
     let (status, headers, body) = aggregator.read(remote, place, "/apis", asked).await?;
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     match status {
@@ -177,7 +186,8 @@ async fn discover(aggregator: &Aggregator, remote: &Remote, place: &Place) -> Re
         StatusCode::SERVICE_UNAVAILABLE => return Err("service unavailable".to_owned()),
         _ => {}
     }
-    let (status, _, body) = aggregator.read(remote, place, &group_version.path(), ("application/json", &[])).await?;
+    let asked = ("application/json", &UserInfo::new(CHECKER, []));
+    let (status, _, body) = aggregator.read(remote, place, &group_version.path(), asked).await?;
     match status {
         StatusCode::OK => documents::from_resource_list(group_version, &body),
         status => Err(format!("no discovery: {status}")),
