@@ -15,12 +15,18 @@ use http_body::Frame;
 use hyper::{body::Incoming, upgrade::OnUpgrade};
 use hyper_util::rt::TokioIo;
 use rustls::{
-    CertificateError, DigitallySignedStruct, Error, SignatureScheme,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+    client::{
+        WebPkiServerVerifier,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+        verify_server_name,
+    },
     crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature},
     pki_types::{CertificateDer, ServerName, UnixTime},
+    server::ParsedCertificate,
 };
 use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::serve::ShutdownSignal;
 
@@ -94,6 +100,77 @@ impl ServerCertVerifier for Unchecked {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Believes those whom these authorities have signed for, and those who are among them themselves, as Go does: many
+/// servers show a certificate that they have signed themselves and that could sign for others.
+#[derive(Debug)]
+pub(crate) struct Believing {
+    authorities: Arc<WebPkiServerVerifier>,
+    named: Vec<CertificateDer<'static>>,
+}
+
+impl Believing {
+    /// The certificates are the authorities.
+    pub(crate) fn new(named: Vec<CertificateDer<'static>>, provider: Arc<CryptoProvider>) -> Result<Self, Error> {
+        let mut roots = RootCertStore::empty();
+        named.iter().try_for_each(|certificate| roots.add(certificate.clone()))?;
+        let authorities = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
+        Ok(Believing { authorities: authorities.map_err(|error| Error::General(error.to_string()))?, named })
+    }
+
+    fn is_named(&self, shown: &CertificateDer<'_>, name: &ServerName<'_>, now: UnixTime) -> Result<bool, Error> {
+        if !self.named.iter().any(|named| named == shown) {
+            return Ok(false);
+        }
+        verify_server_name(&ParsedCertificate::try_from(shown)?, name)?;
+        let bad = |_| Error::InvalidCertificate(CertificateError::BadEncoding);
+        let (_, parsed) = X509Certificate::from_der(shown).map_err(bad)?;
+        let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+        let (from, to) = (parsed.validity().not_before.timestamp(), parsed.validity().not_after.timestamp());
+        if !(from..=to).contains(&now) {
+            return Err(Error::InvalidCertificate(CertificateError::Expired));
+        }
+        Ok(true)
+    }
+}
+
+impl ServerCertVerifier for Believing {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if self.is_named(end_entity, name, now)? {
+            return Ok(ServerCertVerified::assertion());
+        }
+        self.authorities.verify_server_cert(end_entity, intermediates, name, ocsp, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.authorities.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.authorities.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.authorities.supported_verify_schemes()
     }
 }
 

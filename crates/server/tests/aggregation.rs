@@ -35,6 +35,8 @@ const SERVICE: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 struct Ca {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
+    /// What the server shows, if it is the authority itself.
+    shown: Option<(String, String)>,
 }
 
 impl Ca {
@@ -44,7 +46,17 @@ impl Ca {
         params.distinguished_name.push(DnType::CommonName, name);
         let key = KeyPair::generate().expect("a key");
         let pem = params.self_signed(&key).expect("a certificate").pem();
-        Ca { issuer: Issuer::new(params, key), pem }
+        Ca { issuer: Issuer::new(params, key), pem, shown: None }
+    }
+
+    /// A server that has signed for itself, as `openssl req -x509` does it.
+    fn of_itself(name: &str) -> Self {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).expect("parameters");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("a key");
+        let pem = params.self_signed(&key).expect("a certificate").pem();
+        let shown = Some((pem.clone(), key.serialize_pem()));
+        Ca { issuer: Issuer::new(params, key), pem, shown }
     }
 
     /// A certificate and its key, as PEM.
@@ -64,7 +76,10 @@ fn der(pem: &str) -> rustls::pki_types::CertificateDer<'static> {
 /// Starts the other server; it is only answered for those whose certificate `proxies` signed.
 async fn backend(serving: &Ca, proxies: &Ca) -> u16 {
     use rustls::pki_types::pem::PemObject as _;
-    let (certificate, key) = serving.issue("things.default.svc");
+    let (certificate, key) = match &serving.shown {
+        Some(own) => own.clone(),
+        None => serving.issue("things.default.svc"),
+    };
     let provider = Arc::new(aws_lc_rs::default_provider());
     let mut roots = RootCertStore::empty();
     roots.add(der(&proxies.pem)).expect("an authority");
@@ -303,9 +318,11 @@ async fn another_server_answers() {
     assert!(text.contains("\"name\":\"things.example.com\""), "{text}");
     let (_, text) = get(&server, GROUP).await;
     assert_eq!(text, r#"{"kind":"APIResourceList","resources":[{"name":"things"}]}"#);
+    while !get(&server, "/openapi/v3").await.1.contains("/openapi/v3/apis/things.example.com/v1?hash=7") {
+        tokio::task::yield_now().await;
+    }
     let (status, text) = get(&server, "/openapi/v3/apis/things.example.com/v1?hash=7").await;
     assert!(status == StatusCode::OK && text.contains("GET /openapi/v3/apis/things.example.com/v1?hash=7"), "{text}");
-    assert!(get(&server, "/openapi/v3").await.1.contains("/openapi/v3/apis/things.example.com/v1?hash=7"));
     assert!(get(&server, "/openapi/v2").await.1.contains(r#""Thing":{"type":"object"}"#));
 
     // Without the APIService nobody answers.
@@ -347,6 +364,17 @@ async fn nobody_is_believed_without_reason() {
             let message = format!(r#"failing or missing response from {url}: Get \"{url}\": tls: failed to verify"#);
             assert!(text.contains(&message) && text.contains("FailedDiscoveryCheck"), "{text}");
         }
+    }
+    // Who has signed for itself is believed if it is the one that is named, and under its own name.
+    let itself = Ca::of_itself("things.default.svc");
+    let port = backend(&itself, &proxies).await;
+    for (group, service, expected) in [
+        ("itself", "things", "all checks passed"),
+        ("misnamed-itself", "others", "certificate is valid for things.default.svc, not others.default.svc"),
+    ] {
+        let group = format!("{group}.example.com");
+        make(&server, SERVICE, &api_service(&group, service, port, &trusting(&itself))).await;
+        until(&server, &format!("v1.{group}"), expected).await;
     }
 }
 

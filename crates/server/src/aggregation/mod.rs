@@ -2,7 +2,8 @@
 //!
 //! [`Aggregator`] knows which those are, and forwards requests to them ([`proxy`]). For each a task asks its server
 //! again and again whether it answers and what it has ([`worker`]), says so in the APIService's condition
-//! ([`availability`]) and in discovery and OpenAPI ([`documents`]). [`register`] makes the APIServices of what this server has itself.
+//! ([`availability`]) and in discovery and OpenAPI ([`documents`]). [`register`] makes the APIServices of what this
+//! server has itself.
 
 mod availability;
 mod documents;

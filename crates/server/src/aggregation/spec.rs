@@ -9,10 +9,18 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
 };
 
-use crate::{backend::Unchecked, base64, pki::Certified, registry::paths};
+use crate::{
+    backend::{Believing, Unchecked},
+    base64,
+    pki::Certified,
+    registry::paths,
+};
 
 /// The port of a service that does not say which.
 const DEFAULT_PORT: i64 = 443;
+
+/// What is said of a bundle that has no authorities.
+const NO_AUTHORITY: &str = "unable to load root certificates: unable to parse bytes as PEM block";
 
 /// The type of the one condition that APIServices have.
 pub(super) const AVAILABLE: &str = "Available";
@@ -105,7 +113,13 @@ impl Tls {
         let builder = if spec.insecure {
             builder.dangerous().with_custom_certificate_verifier(Arc::new(Unchecked(provider)))
         } else {
-            builder.with_root_certificates(roots(&spec.ca_bundle)?)
+            match authorities(&spec.ca_bundle)? {
+                none if none.is_empty() => builder.with_root_certificates(RootCertStore::empty()),
+                some => {
+                    let believing = Believing::new(some, provider).map_err(|_| NO_AUTHORITY)?;
+                    builder.dangerous().with_custom_certificate_verifier(Arc::new(believing))
+                }
+            }
         };
         let config = match own {
             Some(own) => builder
@@ -118,17 +132,14 @@ impl Tls {
     }
 }
 
-fn roots(bundle: &str) -> Result<RootCertStore, String> {
-    const WRONG: &str = "unable to load root certificates: unable to parse bytes as PEM block";
-    let mut roots = RootCertStore::empty();
+/// The authorities in a bundle.
+fn authorities(bundle: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     if bundle.is_empty() {
-        return Ok(roots);
+        return Ok(Vec::new());
     }
-    let pem = base64::decode(bundle).ok_or(WRONG)?;
-    for certificate in CertificateDer::pem_slice_iter(&pem) {
-        roots.add(certificate.map_err(|_| WRONG)?).map_err(|_| WRONG)?;
-    }
-    if roots.is_empty() { Err(WRONG.to_owned()) } else { Ok(roots) }
+    let pem = base64::decode(bundle).ok_or(NO_AUTHORITY)?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    found.ok().filter(|found| !found.is_empty()).ok_or_else(|| NO_AUTHORITY.to_owned())
 }
 
 #[cfg(test)]
