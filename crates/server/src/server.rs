@@ -145,7 +145,7 @@ pub(crate) struct Inner {
     pub(crate) allocator: Allocator,
     pub(crate) flow_control: Arc<FlowControl>,
     pub(crate) health: Health,
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) audit: Option<Audit>,
     kubelet_client: OnceLock<KubeletClient>,
 }
@@ -215,11 +215,12 @@ impl Server {
         }));
         custom::controller::start(&registry, &discovery, &mut tasks).await?;
         let openapi = Arc::new(OpenApi::new());
+        let metrics = Arc::new(Metrics::new(start_time));
         let proxy_client = config.proxy_client.take().as_ref().map(ProxyClient::new);
-        let aggregator = Aggregator::start((&registry, &discovery, &openapi), proxy_client, &mut tasks).await?;
+        let parts = (&registry, &discovery, &openapi, &metrics);
+        let aggregator = Aggregator::start(parts, proxy_client, &mut tasks).await?;
         let objects = Arc::clone(&registry) as Arc<dyn crate::objects::Objects>;
         let authentication = std::mem::take(&mut config.authentication);
-        let metrics = Metrics::new(start_time);
         let audit = config.audit.take().map(|(policy, sink)| Audit::new(policy, sink, Arc::clone(&clock), &metrics));
         let inner = Inner {
             authenticator: Authenticator::new(authentication, objects, clock),

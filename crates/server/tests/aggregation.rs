@@ -296,8 +296,11 @@ async fn another_server_answers() {
     assert_eq!((status, text.as_str()), (StatusCode::SERVICE_UNAVAILABLE, "service unavailable\n"));
     discovered(&server, r#"{"version":"v1","freshness":"Stale"}"#).await;
 
+    let gauge = |value: u8| format!("aggregator_unavailable_apiservice{{name=\"v1.things.example.com\"}} {value}");
+    assert!(get(&server, "/metrics").await.1.contains(&gauge(1)));
     make(&server, "/api/v1/namespaces/default/services", &external_name("things")).await;
     let text = until(&server, "v1.things.example.com", r#""reason":"Passed""#).await;
+    assert!(get(&server, "/metrics").await.1.contains(&gauge(0)));
     assert!(text.contains(r#""message":"all checks passed""#), "{text}");
     let (status, text) = get(&server, &format!("{GROUP}/namespaces/a/things?limit=5")).await;
     assert_eq!(status, StatusCode::OK);

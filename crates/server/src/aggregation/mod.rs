@@ -37,6 +37,7 @@ use crate::{
     cache::CacheError,
     discovery::{Discovery, GroupVersionService},
     handlers::managed,
+    metrics::Metrics,
     objects::Objects as _,
     openapi::OpenApi,
     registry::{
@@ -66,6 +67,7 @@ pub(crate) struct Aggregator {
     registry: Arc<Registry>,
     discovery: Arc<Discovery>,
     openapi: Arc<OpenApi>,
+    metrics: Arc<Metrics>,
     proxy_client: Option<ProxyClient>,
     /// What parts of this process answer.
     extended: Mutex<HashSet<GroupVersion>>,
@@ -78,7 +80,7 @@ pub(crate) struct Aggregator {
 impl Aggregator {
     /// Knows what the APIServices say, and follows them in tasks.
     pub(crate) async fn start(
-        (registry, discovery, openapi): (&Arc<Registry>, &Arc<Discovery>, &Arc<OpenApi>),
+        (registry, discovery, openapi, metrics): (&Arc<Registry>, &Arc<Discovery>, &Arc<OpenApi>, &Arc<Metrics>),
         proxy_client: Option<ProxyClient>,
         tasks: &mut JoinSet<()>,
     ) -> Result<Arc<Self>, CacheError> {
@@ -86,6 +88,7 @@ impl Aggregator {
             registry: Arc::clone(registry),
             discovery: Arc::clone(discovery),
             openapi: Arc::clone(openapi),
+            metrics: Arc::clone(metrics),
             proxy_client,
             extended: Mutex::default(),
             remotes: RwLock::default(),
@@ -177,6 +180,7 @@ impl Known {
         let (spec, available) = (Spec::of(object), spec::is_available(object));
         let aggregator = Arc::clone(&self.aggregator);
         let old = self.all.remove(&name);
+        self.count(&name, object, old.as_ref().is_some_and(|(old, _)| old.available), available);
         if let Some((old, worker)) = old {
             if old.spec == spec {
                 let remote = if old.available == available { old } else { self.remote(spec, available) };
@@ -206,8 +210,19 @@ impl Known {
         self.publish();
     }
 
+    /// Counts who does not answer.
+    fn count(&self, name: &str, object: &Map, was_available: bool, available: bool) {
+        let metrics = &self.aggregator.metrics;
+        metrics.unavailable_api_services.with(&[name]).set(if available { 0.0 } else { 1.0 });
+        if was_available && !available {
+            let reason = spec::condition(object).and_then(|said| said.get("reason")?.as_str());
+            metrics.api_service_outages.with(&[name, reason.unwrap_or("UnknownReason")]).inc();
+        }
+    }
+
     fn remove(&mut self, name: &Str) {
         let Some((old, worker)) = self.all.remove(name) else { return };
+        self.aggregator.metrics.unavailable_api_services.remove(&[name]);
         self.end(&old, worker);
         self.publish();
     }
