@@ -34,7 +34,9 @@ pub(crate) const HELP: &str = "\
   --container-runtime-endpoint SOCKET     run containers by the CRI of this socket; otherwise they are processes
   --pod-manifest-path DIR                 manifests of static pods
   --max-pods N                            how many pods it takes (110)
-  --eviction-hard SIGNAL<VALUE,…          what must stay free (memory.available<100Mi,nodefs.available<10%)
+  --eviction-hard SIGNAL<VALUE,…          what must stay free (memory.available<100Mi,nodefs.available<10%,
+                                          nodefs.inodesFree<5%,imagefs.available<15%,imagefs.inodesFree<5%);
+                                          pid.available can be named too
   --cluster-dns ADDRESS,…                 who resolves names for pods (the node's own servers)
   --cluster-domain DOMAIN                 where services are found (cluster.local)
   --resolv-conf FILE                      the node's own servers (/etc/resolv.conf)

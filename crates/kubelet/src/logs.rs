@@ -373,7 +373,7 @@ mod tests {
             clock.advance(Duration::from_secs(1));
             log.write(Stream::Stdout, &line).unwrap();
         }
-        let files = std::fs::read_dir(&dir).unwrap().count();
+        let files = std::fs::read_dir(&*dir).unwrap().count();
         assert_eq!(files, MAX_LOG_FILES);
         assert!(std::fs::metadata(&path).unwrap().len() <= MAX_LOG_SIZE);
     }

@@ -82,6 +82,7 @@ fn sum(of: &[&ContainerStats]) -> ContainerStats {
         cpu_nanos: of.iter().map(|stats| stats.cpu_nanos).sum(),
         cpu_nano_cores: of.iter().map(|stats| stats.cpu_nano_cores).sum(),
         memory_bytes: of.iter().map(|stats| stats.memory_bytes).sum(),
+        processes: of.iter().map(|stats| stats.processes).sum(),
         at: of.iter().filter_map(|stats| stats.at).max(),
         ..ContainerStats::default()
     }
@@ -107,7 +108,9 @@ impl Shared {
             });
             let meta = &handle.pod.metadata;
             let containers: Vec<Value> = containers.collect();
-            let mut pod = numbers(&sum(&of));
+            let total = sum(&of);
+            let mut pod = numbers(&total);
+            pod["process_stats"] = json!({"process_count": total.processes});
             pod["podRef"] = json!({"name": meta.name, "namespace": meta.namespace, "uid": meta.uid});
             pod["startTime"] = json!(handle.status.start_time);
             pod["containers"] = json!(containers);

@@ -1,5 +1,5 @@
 //! metrics.k8s.io: what nodes and pods use. The kubelets are asked when somebody wants to know, and what they said is
-//! good for a little while; nothing runs in between.
+//! good for a little while; nothing runs in between. Of simulated nodes it follows from their pods.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -16,16 +16,20 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::{
+    api::core::v1::{Node, Pod},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
 use rustls::{
-    ClientConfig,
+    ClientConfig, RootCertStore,
+    crypto::aws_lc_rs,
     pki_types::{CertificateDer, PrivateKeyDer},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{net::TcpStream, sync::Mutex};
 
-use crate::{node::insecure, server::parameters};
+use crate::{node::insecure, server::parameters, simulated};
 
 /// The group.
 pub const GROUP: &str = "metrics.k8s.io";
@@ -115,6 +119,11 @@ struct Memory {
 }
 
 impl Usage {
+    fn of(simulated: simulated::Usage, time: &Value) -> Self {
+        let cpu = Cpu { time: time.clone(), usage_nano_cores: Some(simulated.cpu_nano_cores) };
+        Usage { cpu, memory: Memory { working_set_bytes: Some(simulated.memory_bytes) } }
+    }
+
     /// Both, when both are known: one measurement says nothing of the processor yet.
     fn known(&self) -> Option<(u64, u64)> {
         Some((self.cpu.usage_nano_cores?, self.memory.working_set_bytes?))
@@ -179,17 +188,29 @@ impl Wanted {
 }
 
 impl MetricsApi {
-    /// Reads nodes and pods by `client`, and asks kubelets with this certificate, which they have to know.
+    /// Reads nodes and pods by `client`, and asks kubelets with this certificate, which they have to know. Those are
+    /// believed whose certificates `authorities` have signed; all, if none are named.
     ///
     /// # Errors
-    /// The certificate and the key can't be used.
+    /// The certificate and the key, or an authority, can't be used.
     pub fn new(
         client: Client,
         clock: SharedClock,
-        certificate: Vec<CertificateDer<'static>>,
-        key: PrivateKeyDer<'static>,
+        (certificate, key): (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>),
+        authorities: Option<Vec<CertificateDer<'static>>>,
     ) -> Result<Self, rustls::Error> {
-        Ok(MetricsApi { client, clock, tls: insecure::config(Some((certificate, key)))?, kept: Arc::default() })
+        let tls = match authorities {
+            None => insecure::config(Some((certificate, key)))?,
+            Some(authorities) => {
+                let mut roots = RootCertStore::empty();
+                authorities.into_iter().try_for_each(|authority| roots.add(authority))?;
+                let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+                    .with_safe_default_protocol_versions()?
+                    .with_root_certificates(roots);
+                Arc::new(builder.with_client_auth_cert(certificate, key)?)
+            }
+        };
+        Ok(MetricsApi { client, clock, tls, kept: Arc::default() })
     }
 
     /// Answers one request, for whom it may concern: who asks has been let in already.
@@ -270,8 +291,11 @@ impl MetricsApi {
         let nodes = Api::<Node>::all(&self.client).list_all(&ListOptions::default()).await.map_err(refused)?.items;
         let mut measured = Measured::default();
         let mut scrapes = Vec::new();
+        let mut simulated = HashMap::new();
         for node in nodes {
-            if port(&node).is_some() {
+            if is_simulated(&node) {
+                simulated.insert(node.metadata.name.unwrap_or_default(), simulated::Usage::default());
+            } else if port(&node).is_some() {
                 let api = self.clone();
                 scrapes.push(async move { (node.metadata.name.clone(), api.scrape(&node).await) });
             }
@@ -286,9 +310,36 @@ impl MetricsApi {
                 measured.pods.insert((pod.pod_ref.namespace, pod.pod_ref.name), containers.collect());
             }
         }
+        if !simulated.is_empty() {
+            self.follow(simulated, &mut measured).await?;
+        }
         let measured = Arc::new(measured);
         *kept = Some((self.clock.monotonic(), Arc::clone(&measured)));
         Ok(measured)
+    }
+
+    /// What follows from the pods of simulated nodes.
+    async fn follow(
+        &self,
+        mut nodes: HashMap<String, simulated::Usage>,
+        measured: &mut Measured,
+    ) -> Result<(), Status> {
+        let now = json!(Time(self.clock.now()));
+        let pods = Api::<Pod>::all(&self.client).list_all(&ListOptions::default()).await.map_err(refused)?.items;
+        for pod in &pods {
+            let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
+            let Some(sum) = node.and_then(|node| nodes.get_mut(node)) else { continue };
+            let mut containers = Vec::new();
+            for (name, usage) in simulated::usage(pod) {
+                sum.cpu_nano_cores += usage.cpu_nano_cores;
+                sum.memory_bytes += usage.memory_bytes;
+                containers.push((name.to_owned(), Usage::of(usage, &now)));
+            }
+            let text = |field: &Option<String>| field.clone().unwrap_or_default();
+            measured.pods.insert((text(&pod.metadata.namespace), text(&pod.metadata.name)), containers);
+        }
+        measured.nodes.extend(nodes.into_iter().map(|(name, sum)| (name, Usage::of(sum, &now))));
+        Ok(())
     }
 
     async fn scrape(&self, node: &Node) -> Option<Summary> {
@@ -342,6 +393,12 @@ impl Measured {
             .collect();
         Some(json!({"metadata": metadata, "timestamp": time, "window": WINDOW, "containers": containers?}))
     }
+}
+
+/// Whether a node only pretends.
+fn is_simulated(node: &Node) -> bool {
+    let info = node.status.as_ref().and_then(|status| status.node_info.as_ref());
+    info.is_some_and(|info| simulated::is_simulated(&info.container_runtime_version))
 }
 
 /// The port of a kubelet; nodes that have none are not asked.

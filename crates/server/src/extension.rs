@@ -1,8 +1,9 @@
 //! Groups of the API that somebody else answers: in discovery like all others, behind the same authentication and
 //! authorization, and then handed to a function.
 //!
-//! What upstream's aggregation layer does by a Service and a proxy, this does for parts of the same process: each group
-//! version that is served so has an APIService without a service, which is always available.
+//! What aggregation does by a Service and a proxy, this does for parts of the same process: each group version that is
+//! served so has an APIService without a service, which is always available. Whoever gives it a service brings a server
+//! of their own, and that answers then.
 
 use std::{
     collections::HashMap,
@@ -12,7 +13,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use capstan_api::{GroupVersion, Map, Name, Status, Str, Value, json};
+use capstan_api::{GroupVersion, Name, Status, Value, json};
 use http::{HeaderMap, Method};
 
 use crate::{
@@ -20,11 +21,7 @@ use crate::{
     discovery::ApiResource,
     handlers::form::{Form, Wishes},
     http::{Body, Response},
-    start,
 };
-
-/// How far down the group of an extension stands among others, as metrics-server has it.
-const PRIORITY: i64 = 100;
 
 /// What an extension answers, later.
 pub type Answer = Pin<Box<dyn Future<Output = http::Response<Bytes>> + Send>>;
@@ -65,35 +62,14 @@ impl Server {
         let path = group_version.path().parse();
         *request.uri_mut() = path.map_err(|_| Status::bad_request(format!("{group_version} is no group version")))?;
         let rows = rows(&group_version, extension(request).await.body())?;
-        let (group, version) = (group_version.group.clone(), group_version.version.clone());
-        inner.extensions.0.write().unwrap_or_else(PoisonError::into_inner).insert(group_version, extension);
+        let group = group_version.group.clone();
+        inner.extensions.0.write().unwrap_or_else(PoisonError::into_inner).insert(group_version.clone(), extension);
         for row in rows {
             let resource = row.resource.clone();
             inner.discovery.set_custom(&group, &resource, vec![row]);
         }
-        start::ensure_object(&inner.registry, api_service(&group, &version)).await
+        inner.aggregator.extend(&group_version).await
     }
-}
-
-/// The APIService of a group version that is served by this process.
-fn api_service(group: &Name, version: &Name) -> Value {
-    let map =
-        |entries: Vec<(&str, Value)>| entries.into_iter().map(|(key, value)| (Str::from(key), value)).collect::<Map>();
-    let text = |name: &Name| Value::from(name.as_str());
-    let spec = vec![
-        ("group", text(group)),
-        ("version", text(version)),
-        ("groupPriorityMinimum", PRIORITY.into()),
-        ("versionPriority", PRIORITY.into()),
-    ];
-    let metadata = map(vec![("name", format!("{version}.{group}").into())]);
-    let object = vec![
-        ("apiVersion", "apiregistration.k8s.io/v1".into()),
-        ("kind", "APIService".into()),
-        ("metadata", metadata.into()),
-        ("spec", map(spec).into()),
-    ];
-    map(object).into()
 }
 
 /// What an APIResourceList says there is.

@@ -10,10 +10,12 @@
 //! ([`health`], [`metrics`], [`audit`], [`flowcontrol`]).
 
 pub mod admission;
+mod aggregation;
 pub mod allocation;
 pub mod audit;
 pub mod authentication;
 pub mod authorization;
+mod backend;
 mod base64;
 pub mod bootstrap;
 pub mod cache;

@@ -10,6 +10,7 @@ use capstan_api::{
 use http::{HeaderValue, Method, StatusCode, header, request::Parts};
 
 use crate::{
+    aggregation::Forwarded,
     audit::{self, AUDIT_ID, Stage, audit_id},
     authentication::{
         JWKS_CONTENT_TYPE, JWKS_PATH, MAX_AGE_SECONDS, OPENID_CONFIG_PATH, OpenIdDocuments, PeerCertificates,
@@ -71,9 +72,9 @@ async fn walk(server: &Arc<Inner>, parts: &mut Parts, body: Body, id: &HeaderVal
         Err(error) => return plain_text(StatusCode::INTERNAL_SERVER_ERROR, error.body()),
     };
     let load = Load::of(&info);
-    let asked = Asked { server, info: &info, url: &url, query: &query, load };
+    let asked = Asked { server, info: &info, url: &url, query: &query, load, id };
     let mut response = match asked.timeout() {
-        Ok(timeout) => asked.authorized(parts, body, (id, &target), timeout).await,
+        Ok(timeout) => asked.authorized(parts, body, &target, timeout).await,
         Err(status) => Form::plain(wishes(&parts.headers, url.query, &query)).status(&status),
     };
     // Whoever answers may say something else.
@@ -97,14 +98,8 @@ impl Asked<'_> {
     }
 
     /// Who asks, whether they may, and the answer.
-    async fn authorized(
-        &self,
-        parts: &mut Parts,
-        body: Body,
-        (id, target): (&HeaderValue, &str),
-        timeout: Option<Duration>,
-    ) -> Response {
-        let Asked { server, info, url, query, load } = *self;
+    async fn authorized(&self, parts: &mut Parts, body: Body, target: &str, timeout: Option<Duration>) -> Response {
+        let Asked { server, info, url, query, load, id } = *self;
         let began = server.registry.clock.monotonic();
         let mut warnings = Vec::new();
         let fail =
@@ -286,12 +281,18 @@ struct Asked<'a> {
     url: &'a Url<'a>,
     query: &'a Query<'a>,
     load: Load,
+    id: &'a HeaderValue,
 }
 
 impl Asked<'_> {
     /// Answers somebody who may ask.
     async fn answer(&self, parts: &mut Parts, body: Body, user: &UserInfo, warnings: Vec<String>) -> Response {
-        let Asked { server, info, url, query, .. } = *self;
+        let Asked { server, info, url, query, id, .. } = *self;
+        let elsewhere = server.aggregator.remote_for(info).or_else(|| server.aggregator.openapi_for(&info.path));
+        if let Some(remote) = elsewhere {
+            let forwarded = Forwarded { info, user, audit_id: id, parts, body };
+            return server.aggregator.forward(&remote, forwarded).await;
+        }
         let headers = parts.headers.clone();
         let wishes = wishes(&headers, url.query, query);
         let fail = |status: &Status| Form::plain(wishes).status(status);

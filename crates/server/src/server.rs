@@ -16,10 +16,12 @@ use tokio::task::JoinSet;
 
 use crate::{
     admission::{self, ChoiceError},
+    aggregation::{Aggregator, ProxyClient},
     allocation::{self, Allocator},
     audit::{self, Audit},
     authentication::{self, Authenticator, OpenIdDocuments, TokenIssuer},
     authorization::{Attributes, Authorizer, Chain, Decision, NodeAuthorizer, Rbac, RbacAuthorizer},
+    bootstrap,
     cache::CacheError,
     custom,
     discovery::{self, Discovery},
@@ -31,6 +33,7 @@ use crate::{
     index,
     metrics::Metrics,
     openapi::OpenApi,
+    pki::Certified,
     registry::Registry,
     road,
     serve::InFlight,
@@ -80,6 +83,10 @@ pub struct Config {
     pub disable_admission: Vec<String>,
     /// The certificates of client authorities as PEM, for those who extend this server.
     pub client_ca: String,
+    /// Whom those are to believe who extend this server, and where they find for whom it asks.
+    pub request_header: Option<bootstrap::RequestHeader>,
+    /// What is shown to those who extend this server: a certificate of the front proxies' authority.
+    pub proxy_client: Option<Certified>,
     /// What is recorded of requests, and where that goes.
     pub audit: Option<audit::Recording>,
     /// Who the server is to kubelets; nobody, unless it is said.
@@ -107,6 +114,8 @@ impl Default for Config {
             enable_admission: Vec::new(),
             disable_admission: Vec::new(),
             client_ca: String::new(),
+            request_header: None,
+            proxy_client: None,
             audit: None,
             kubelet_client: None,
         }
@@ -118,7 +127,8 @@ pub(crate) struct Inner {
     pub(crate) registry: Arc<Registry>,
     pub(crate) in_flight: InFlight,
     pub(crate) discovery: Arc<Discovery>,
-    pub(crate) openapi: OpenApi,
+    pub(crate) openapi: Arc<OpenApi>,
+    pub(crate) aggregator: Arc<Aggregator>,
     pub(crate) extensions: Extensions,
     pub(crate) authenticator: Authenticator,
     pub(crate) token_issuer: Option<TokenIssuer>,
@@ -131,7 +141,7 @@ pub(crate) struct Inner {
     pub(crate) allocator: Allocator,
     pub(crate) flow_control: Arc<FlowControl>,
     pub(crate) health: Health,
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) audit: Option<Audit>,
     kubelet_client: OnceLock<KubeletClient>,
 }
@@ -200,9 +210,13 @@ impl Server {
             ..discovery::Config::default()
         }));
         custom::controller::start(&registry, &discovery, &mut tasks).await?;
+        let openapi = Arc::new(OpenApi::new());
+        let metrics = Arc::new(Metrics::new(start_time));
+        let proxy_client = config.proxy_client.take().as_ref().map(ProxyClient::new);
+        let parts = (&registry, &discovery, &openapi, &metrics);
+        let aggregator = Aggregator::start(parts, proxy_client, &mut tasks).await?;
         let objects = Arc::clone(&registry) as Arc<dyn crate::objects::Objects>;
         let authentication = std::mem::take(&mut config.authentication);
-        let metrics = Metrics::new(start_time);
         let audit = config.audit.take().map(|(policy, sink)| Audit::new(policy, sink, Arc::clone(&clock), &metrics));
         let inner = Inner {
             authenticator: Authenticator::new(authentication, objects, clock),
@@ -211,7 +225,8 @@ impl Server {
             registry,
             in_flight: InFlight::default(),
             discovery,
-            openapi: OpenApi::new(),
+            openapi,
+            aggregator,
             extensions: Extensions::default(),
             authorizer,
             rbac,

@@ -14,6 +14,7 @@ use capstan_storage::{Op, limits::MAX_COMMIT_OPS};
 use tokio::task::JoinSet;
 
 use crate::{
+    aggregation,
     allocation::{self, Allocator},
     authorization::{
         NodeAuthorizer, NodeKind, RbacAuthorizer,
@@ -111,6 +112,7 @@ fn ensure(registry: &Registry, expected: Value) -> Result<Option<Write>, Status>
     let revised = match &*at.gvk.kind {
         "ClusterRole" | "Role" => reconciled(bootstrap::reconcile_role(&existing, &expected)),
         "ClusterRoleBinding" | "RoleBinding" => reconciled(bootstrap::reconcile_binding(&existing, &expected)),
+        "APIService" => aggregation::revised(&existing, &expected),
         "FlowSchema" | "PriorityLevelConfiguration" => bootstrap::revise(&existing, &expected, Ensure::of(&at.name)),
         _ => None,
     };
@@ -165,7 +167,7 @@ fn of_this_server(registry: &Registry, config: &Config) -> Result<Vec<Write>, St
     let config_map = |name: &str| existing(registry, &config_maps, "kube-system", name).map(|(value, _)| value);
     let mut objects = Vec::new();
     let trust = config_map(bootstrap::AUTHENTICATION_CONFIG);
-    objects.extend(bootstrap::authentication_config(trust.as_ref(), &config.client_ca, None));
+    objects.extend(bootstrap::authentication_config(trust.as_ref(), &config.client_ca, config.request_header.as_ref()));
     let tracking = config_map(bootstrap::TOKEN_TRACKING);
     objects.extend(bootstrap::token_tracking(tracking.as_ref(), registry.now()));
     let endpoints = GroupResource::from_static("", "endpoints");
@@ -222,7 +224,7 @@ fn services(registry: &Registry, allocator: &Allocator, config: &Config) -> Resu
 type Concerns = fn(Option<&Object>, &Object) -> bool;
 
 /// Tells somebody of the objects that there are, and in a task of all that changes: the object, and whether it is gone.
-async fn follow(
+pub(crate) async fn follow(
     registry: &Registry,
     resource: &GroupResource,
     tasks: &mut JoinSet<()>,
@@ -263,7 +265,7 @@ async fn follow(
 }
 
 /// Every change is of interest.
-fn all(_: Option<&Object>, _: &Object) -> bool {
+pub(crate) fn all(_: Option<&Object>, _: &Object) -> bool {
     true
 }
 
@@ -283,7 +285,7 @@ fn refers_anew(before: Option<&Object>, pod: &Object) -> bool {
     }
 }
 
-fn watch_all(stored: &Stored) -> impl Future<Output = Result<Watcher, CacheError>> {
+pub(crate) fn watch_all(stored: &Stored) -> impl Future<Output = Result<Watcher, CacheError>> {
     stored.cache.watch(WatchQuery::all(WatchStart::State { at: ReadAt::Any, closing_bookmark: true }))
 }
 

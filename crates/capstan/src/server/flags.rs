@@ -29,6 +29,7 @@ pub(crate) struct Flags {
     pub(crate) kubelet_client_certificate: Option<PathBuf>,
     pub(crate) kubelet_client_key: Option<PathBuf>,
     pub(crate) kubelet_certificate_authority: Option<PathBuf>,
+    pub(crate) kubelet_insecure_tls: bool,
     pub(crate) kubelet_address_types: Vec<String>,
     pub(crate) client_ca_file: Option<PathBuf>,
     pub(crate) token_auth_file: Option<PathBuf>,
@@ -42,6 +43,8 @@ pub(crate) struct Flags {
     pub(crate) max_token_expiration: Option<Duration>,
     pub(crate) extend_tokens: bool,
     pub(crate) api_audiences: Vec<String>,
+    pub(crate) proxy_client_cert: Option<PathBuf>,
+    pub(crate) proxy_client_key: Option<PathBuf>,
     pub(crate) request_header_ca: Option<PathBuf>,
     pub(crate) request_header_names: Vec<String>,
     pub(crate) username_headers: Vec<String>,
@@ -80,6 +83,7 @@ impl Default for Flags {
             kubelet_client_certificate: None,
             kubelet_client_key: None,
             kubelet_certificate_authority: None,
+            kubelet_insecure_tls: false,
             kubelet_address_types: Vec::new(),
             client_ca_file: None,
             token_auth_file: None,
@@ -93,6 +97,8 @@ impl Default for Flags {
             max_token_expiration: None,
             extend_tokens: true,
             api_audiences: Vec::new(),
+            proxy_client_cert: None,
+            proxy_client_key: None,
             request_header_ca: None,
             request_header_names: Vec::new(),
             username_headers: Vec::new(),
@@ -120,6 +126,7 @@ impl Default for Flags {
 /// Flags of kube-apiserver that say what is so here anyway, or what makes no difference here: taken and not looked at.
 const TAKEN: &[&str] = &[
     "allow-privileged",
+    "enable-aggregator-routing",
     "endpoint-reconciler-type",
     "etcd-compaction-interval",
     "etcd-count-metric-poll-period",
@@ -127,8 +134,6 @@ const TAKEN: &[&str] = &[
     "logging-format",
     "profiling",
     "serve-metrics",
-    "proxy-client-cert-file",
-    "proxy-client-key-file",
     "runtime-config",
     "storage-backend",
     "storage-media-type",
@@ -140,7 +145,9 @@ const TAKEN: &[&str] = &[
 const BOOLEAN: &[&str] = &[
     "allow-privileged",
     "anonymous-auth",
+    "enable-aggregator-routing",
     "enable-bootstrap-token-auth",
+    "kubelet-insecure-tls",
     "profiling",
     "service-account-extend-token-expiration",
     "watch-cache",
@@ -162,7 +169,9 @@ pub(crate) const HELP: &str = "\
                                           what is shown to kubelets instead of an own certificate
   --kubelet-preferred-address-types TYPES the addresses by which nodes are reached, in this order
   --serve-metrics BOOL                    serve metrics.k8s.io, for `kubectl top`, by asking the kubelets (false)
-  --kubelet-certificate-authority FILE    who signs for kubelets; without it they are taken as they are
+  --kubelet-certificate-authority FILE    who signs for kubelets; without it they are taken as they are, and asked for
+                                          metrics if the own authority signed for them
+  --kubelet-insecure-tls BOOL             ask all kubelets for metrics, whoever signed for them (false)
   --client-ca-file FILE                   authorities of client certificates, beside the own one
   --token-auth-file FILE                  static tokens: token,user,uid,\"group1,group2\"
   --anonymous-auth BOOL                   let in who shows nothing as system:anonymous (true)
@@ -174,6 +183,8 @@ pub(crate) const HELP: &str = "\
   --service-account-max-token-expiration DURATION
   --service-account-extend-token-expiration BOOL
   --api-audiences NAMES                   what the server calls itself in tokens
+  --proxy-client-cert-file FILE, --proxy-client-key-file FILE
+                                          what is shown to servers of APIServices instead of an own certificate
   --requestheader-client-ca-file FILE     who signs for proxies that vouch for users
   --requestheader-allowed-names NAMES     the names of those proxies
   --requestheader-username-headers NAMES, --requestheader-uid-headers NAMES,
@@ -246,6 +257,7 @@ impl Flags {
             "kubelet-preferred-address-types" => self.kubelet_address_types = list(value),
             "kubelet-client-key" => self.kubelet_client_key = path(),
             "kubelet-certificate-authority" => self.kubelet_certificate_authority = path(),
+            "kubelet-insecure-tls" => self.kubelet_insecure_tls = parsed(name, value)?,
             "client-ca-file" => self.client_ca_file = path(),
             "token-auth-file" => self.token_auth_file = path(),
             "anonymous-auth" => self.anonymous_auth = parsed(name, value)?,
@@ -258,6 +270,8 @@ impl Flags {
             "service-account-max-token-expiration" => self.max_token_expiration = Some(parsed(name, value)?),
             "service-account-extend-token-expiration" => self.extend_tokens = parsed(name, value)?,
             "api-audiences" => self.api_audiences = list(value),
+            "proxy-client-cert-file" => self.proxy_client_cert = path(),
+            "proxy-client-key-file" => self.proxy_client_key = path(),
             "requestheader-client-ca-file" => self.request_header_ca = path(),
             "requestheader-allowed-names" => self.request_header_names = list(value),
             "requestheader-username-headers" => self.username_headers = list(value),

@@ -1,6 +1,7 @@
 //! `capstan server`: the API server behind a socket, put together from its flags.
 
 mod flags;
+mod front_proxy;
 
 use std::{
     fs,
@@ -15,8 +16,7 @@ use capstan_server::{
     Config, KubeletClient, Server, allocation,
     audit::{LogConfig, LogFile, Policy, Recording},
     authentication::{
-        self, CertificatePool, HeaderNames, JWKS_PATH, OpenIdDocuments, RequestHeaders, ServiceAccountConfig,
-        StaticTokens, TokenIssuer,
+        self, CertificatePool, JWKS_PATH, OpenIdDocuments, ServiceAccountConfig, StaticTokens, TokenIssuer,
     },
     authorization::{SYSTEM_MASTERS, UserInfo},
     pki::{self, Certified, Credential, Pki, PrivateKey, PublicKey},
@@ -24,6 +24,7 @@ use capstan_server::{
 };
 use capstan_storage::{Bytes, Embedded, Etcd, EtcdConfig, EtcdTls, Memory, Options, SharedStore, Ttl};
 pub(crate) use flags::{Flags, HELP, Storage};
+use front_proxy::FrontProxy;
 
 /// Who signs tokens when the flags do not say.
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
@@ -68,7 +69,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), String> {
             write_private(file, &running.kubeconfig("capstan", ADMIN))?;
         }
         if flags.serve_metrics {
-            crate::metrics::serve(&running).await?;
+            crate::metrics::serve(&running, &flags).await?;
         }
         println!("capstan is ready: {} ({})", running.url, running.store);
         until_told().await?;
@@ -156,6 +157,7 @@ pub(crate) async fn start(flags: &Flags) -> Result<Running, String> {
     };
     static_tokens.insert(&admin, UserInfo::new(ADMIN, [SYSTEM_MASTERS]));
     let (accounts, issuer, openid) = service_accounts(flags, &pki, SocketAddr::new(advertise, port))?;
+    let front_proxy = FrontProxy::new(flags, &pki, &clock)?;
     let config = Config {
         clock: Arc::clone(&clock),
         advertise_address: advertise,
@@ -169,7 +171,7 @@ pub(crate) async fn start(flags: &Flags) -> Result<Running, String> {
         },
         authentication: authentication::Config {
             api_audiences: issuer.api_audiences.clone(),
-            request_headers: request_headers(flags)?,
+            request_headers: front_proxy.believed,
             client_ca: Some(pool("client-ca-file", client_ca.as_bytes())?),
             static_tokens: Some(static_tokens),
             service_accounts: Some(accounts),
@@ -182,6 +184,8 @@ pub(crate) async fn start(flags: &Flags) -> Result<Running, String> {
         enable_admission: flags.enable_admission.clone(),
         disable_admission: flags.disable_admission.clone(),
         client_ca,
+        request_header: front_proxy.told,
+        proxy_client: front_proxy.shown,
         audit: audit_of(flags, &clock)?,
         kubelet_client: Some(kubelet_client(flags, &pki, &clock)?),
         ..Config::default()
@@ -318,20 +322,6 @@ fn admin_token(directory: &Path) -> Result<String, String> {
 fn tokens_of(file: &Path) -> Result<StaticTokens, String> {
     let text = String::from_utf8_lossy(&read(file)?).into_owned();
     StaticTokens::parse(&text).map_err(|error| format!("{}: {error}", file.display()))
-}
-
-fn request_headers(flags: &Flags) -> Result<Option<RequestHeaders>, String> {
-    let Some(file) = &flags.request_header_ca else { return Ok(None) };
-    Ok(Some(RequestHeaders {
-        ca: pool("requestheader-client-ca-file", &read(file)?)?,
-        allowed_names: flags.request_header_names.clone(),
-        names: HeaderNames {
-            username: flags.username_headers.clone(),
-            uid: flags.uid_headers.clone(),
-            group: flags.group_headers.clone(),
-            extra_prefix: flags.extra_headers.clone(),
-        },
-    }))
 }
 
 /// What is recorded of requests, and where.

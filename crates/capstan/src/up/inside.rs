@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use capstan_client::{Api, Client};
+use capstan_client::Client;
 use capstan_server::{
     authentication::SYSTEM_AUTHENTICATED,
     authorization::{SYSTEM_MASTERS, UserInfo},
@@ -12,7 +12,7 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use serde_json::json;
 
 use super::journal::{Journal, Told};
-use crate::server::Running;
+use crate::{metrics::create, server::Running};
 
 /// Service accounts of control loops whose names differ from the loops'. The others have a loop's name.
 const ACCOUNTS: [(&str, &str); 24] = [
@@ -124,27 +124,16 @@ impl Inside<'_> {
             "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": SIMULATED}],
         });
         let client = self.installer();
-        install::<ClusterRole>(&client, role).await?;
-        install::<ClusterRoleBinding>(&client, binding).await?;
+        create::<ClusterRole>(&client, role).await?;
+        create::<ClusterRoleBinding>(&client, binding).await?;
         Ok(self.client("nodes", UserInfo::new(SIMULATED, [SYSTEM_AUTHENTICATED]), "kubelet"))
-    }
-}
-
-/// Creates what a cluster is to have unless it is there: what a user has changed about it stays.
-pub(super) async fn install<K>(client: &Client, object: serde_json::Value) -> Result<(), String>
-where
-    K: capstan_api::Resource + capstan_api::object::Object + serde::Serialize + serde::de::DeserializeOwned,
-{
-    let object: K = serde_json::from_value(object).map_err(|error| error.to_string())?;
-    match Api::<K>::all(client).create(&object).await {
-        Err(error) if !error.is_already_exists() => Err(error.to_string()),
-        _ => Ok(()),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use capstan_api::options::ListOptions;
+    use capstan_client::Api;
     use capstan_controllers::CONTROLLERS;
     use capstan_server::{Config, Server};
     use capstan_storage::{Memory, Options};

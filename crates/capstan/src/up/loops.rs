@@ -13,9 +13,9 @@ use tokio::task::JoinSet;
 use super::{
     clock_and_ids,
     flags::{Place, UpFlags},
-    inside::{self, GARBAGE_COLLECTOR, Inside, install},
+    inside::{self, GARBAGE_COLLECTOR, Inside},
 };
-use crate::keys::Keys;
+use crate::{keys::Keys, metrics::create};
 
 /// How the control loops call themselves.
 const CONTROLLER_MANAGER: &str = "kube-controller-manager";
@@ -30,7 +30,7 @@ pub(super) async fn controllers(
 ) -> Result<usize, String> {
     let which = capstan_controllers::select(&flags.controllers).map_err(|error| error.to_string())?;
     let (clock, ids) = clock_and_ids();
-    install::<StorageClass>(&inside.installer(), default_storage_class()).await?;
+    create::<StorageClass>(&inside.installer(), default_storage_class()).await?;
     let keys = Arc::new(Keys(Arc::clone(&inside.running.pki)));
     let volumes = place.directory.join("volumes");
     let journal = Arc::clone(&inside.journal);

@@ -156,7 +156,7 @@ async fn foreground(flags: &UpFlags, server_flags: &Flags, place: &Place) -> Res
     let inside = Inside { running: &running, journal: Arc::clone(&journal) };
     progress.done_in(running.store_took, "store", &running.store);
     progress.done("api server", &format!("{}, {}", running.url, crate::KUBERNETES));
-    crate::metrics::serve(&running).await?;
+    crate::metrics::serve(&running, server_flags).await?;
     let (stopper, stop) = Stopper::new();
     let mut tasks = JoinSet::new();
     let controllers = loops::controllers(&inside, flags, place, &stop, &mut tasks).await?;

@@ -4,12 +4,9 @@ use std::{env, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use capstan_clock::{Clock as _, OsIds, RealClock};
 use capstan_kubelet::{
-    node::{
-        Node,
-        machine::{self, Signals},
-    },
+    node::Node,
     runtime::{Runtime as _, cri::Cri, process::Process},
-    server::{KubeletServer, Masters},
+    server::{KubeletServer, Webhook},
     simulated,
 };
 use capstan_runtime::{Stop, Stopper};
@@ -25,6 +22,10 @@ use crate::server::Running;
 
 /// Where containerd listens.
 const CONTAINERD: &str = "/run/containerd/containerd.sock";
+
+/// When pods have to go. The disks of machines that people work on are often almost full, and what fills them is
+/// theirs: that is no reason to send pods away.
+const MEMORY_ONLY: &str = "memory.available<100Mi";
 
 /// How long the pods of all nodes have to end.
 const PODS_END_WITHIN: Duration = Duration::from_secs(40);
@@ -105,27 +106,21 @@ async fn this_machine(
     let listener = TcpListener::bind(SocketAddr::new(running.address, 0)).await;
     let listener = listener.map_err(|error| format!("the node cannot listen on {}: {error}", running.address))?;
     let port = listener.local_addr().map_err(|error| error.to_string())?.port();
-    let signals_of = root.clone();
     let client = inside.client(&format!("kubelet {name}"), inside::node(&name), "kubelet");
+    let authorizer = Webhook::new(client.clone(), Arc::clone(&clock), &name);
     let node = Node::builder(client, clock, ids)
         .name(&name)
         .root_dir(&root)
         .ips(addresses)
         .port(port)
-        .signals(Arc::new(move || without_disk(machine::signals(&signals_of))))
+        .eviction(MEMORY_ONLY.parse()?)
         .runtime(runtime)
         .build();
-    let server = KubeletServer::new(node.shared(), Arc::new(Masters));
+    let server = KubeletServer::new(node.shared(), Arc::new(authorizer));
     let tls = Arc::new(serving(running, &name)?);
     tasks.spawn(server.serve(listener, Some(tls), stop.clone()));
     tasks.spawn(node.run(stop.clone()));
     Ok(format!("{name}, {what}"))
-}
-
-/// The disks of machines that people work on are often almost full, and what fills them is theirs: that is no reason to
-/// send pods away.
-fn without_disk(signals: Signals) -> Signals {
-    Signals { disk_available: signals.disk_capacity, ..signals }
 }
 
 /// What the server of a node shows, and whom it believes.

@@ -3,13 +3,12 @@
 use std::{collections::BTreeSet, path::Path, sync::PoisonError, time::Duration};
 
 use capstan_runtime::{EventType, ObjectReference};
-use k8s_openapi::api::core::v1::Pod;
 
 use super::{
-    Node, PodHandle, Workers, eviction,
+    Node, PodHandle, Workers,
+    eviction::{self, Candidate},
     images::{self, ImageGc},
     machine::{self, Signals},
-    register::Health,
 };
 use crate::logs;
 
@@ -22,16 +21,27 @@ impl Node {
         }
     }
 
+    /// What is left on this machine, of the disk that images are on too where there are any.
+    pub(super) async fn look_at_machine(&self) -> Signals {
+        let signals = (self.signals)();
+        match self.shared.runtime.images().await {
+            Ok(Some(there)) => signals.with_images(&there.place),
+            _ => signals,
+        }
+    }
+
     /// Ends one pod if the machine needs what it uses.
-    pub(super) fn evict(&self, health: &Health, signals: &Signals, workers: &Workers) {
+    pub(super) fn evict(&self, signals: &Signals, workers: &Workers) {
         let active = self.active(workers, "");
         let usage = self.shared.usage.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let memory = |pod: &Pod| {
+        let candidates = active.iter().map(|pod| {
             let uid = pod.metadata.uid.as_deref().unwrap_or_default();
-            usage.iter().filter(|stats| stats.pod_uid == uid).map(|stats| stats.memory_bytes).sum()
-        };
-        let pods: Vec<(&Pod, u64)> = active.iter().map(|pod| (pod, memory(pod))).collect();
-        let Some((victim, message)) = eviction::victim(health, signals, &self.thresholds, &pods) else { return };
+            let own = usage.iter().filter(|stats| stats.pod_uid == uid);
+            let memory = own.clone().map(|stats| (stats.name.clone(), stats.memory_bytes)).collect();
+            Candidate { pod, memory, processes: own.map(|stats| stats.processes).sum() }
+        });
+        let pods: Vec<Candidate<'_>> = candidates.collect();
+        let Some((victim, message)) = eviction::victim(signals, &self.thresholds, &pods) else { return };
         let uid = victim.metadata.uid.clone().unwrap_or_default();
         if let Some((desired, _)) = workers.get(&uid) {
             self.shared.event(victim, None, true, "Evicted", message.clone());

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 use capstan_clock::Timestamp;
 
 use super::{
-    eviction::{Threshold, Thresholds},
+    eviction::{Signal, Thresholds},
     register::NodeInfo,
 };
 use crate::runtime::ContainerStats;
@@ -24,6 +24,50 @@ pub struct Signals {
     pub disk_available: u64,
     /// Disk in all.
     pub disk_capacity: u64,
+    /// Inodes of that disk that can be had.
+    pub inodes_free: u64,
+    /// Inodes in all.
+    pub inodes_capacity: u64,
+    /// The same of the disk that images are on, if it is another.
+    pub image_available: u64,
+    /// Its bytes in all.
+    pub image_capacity: u64,
+    /// Its inodes that can be had.
+    pub image_inodes_free: u64,
+    /// Its inodes in all.
+    pub image_inodes_capacity: u64,
+    /// Processes and threads that can still be started.
+    pub pids_available: u64,
+    /// Processes and threads in all.
+    pub pids_capacity: u64,
+}
+
+impl Signals {
+    /// What is left of what is watched, and what there is; nothing of both where that is not known.
+    #[must_use]
+    pub fn of(&self, signal: Signal) -> (u64, u64) {
+        match signal {
+            Signal::MemoryAvailable => (self.memory_available, self.memory_capacity),
+            Signal::NodeFsAvailable => (self.disk_available, self.disk_capacity),
+            Signal::NodeFsInodesFree => (self.inodes_free, self.inodes_capacity),
+            Signal::ImageFsAvailable => (self.image_available, self.image_capacity),
+            Signal::ImageFsInodesFree => (self.image_inodes_free, self.image_inodes_capacity),
+            Signal::PidAvailable => (self.pids_available, self.pids_capacity),
+        }
+    }
+
+    /// The same, with what is left of the disk that images are on.
+    #[must_use]
+    pub fn with_images(self, place: &Path) -> Self {
+        let images = signals(place);
+        Signals {
+            image_available: images.disk_available,
+            image_capacity: images.disk_capacity,
+            image_inodes_free: images.inodes_free,
+            image_inodes_capacity: images.inodes_capacity,
+            ..self
+        }
+    }
 }
 
 /// Asks the machine; `root` is where the node keeps its files.
@@ -35,12 +79,28 @@ pub fn signals(root: &Path) -> Signals {
         line.and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<u64>().ok()).unwrap_or(0) * 1024
     };
     let disk = rustix::fs::statvfs(root).ok();
+    let (pids_available, pids_capacity) = pids().unwrap_or_default();
     Signals {
         memory_available: memory("MemAvailable"),
         memory_capacity: memory("MemTotal"),
         disk_available: disk.as_ref().map_or(0, |disk| disk.f_bavail * disk.f_frsize),
         disk_capacity: disk.as_ref().map_or(0, |disk| disk.f_blocks * disk.f_frsize),
+        inodes_free: disk.as_ref().map_or(0, |disk| disk.f_ffree),
+        inodes_capacity: disk.as_ref().map_or(0, |disk| disk.f_files),
+        pids_available,
+        pids_capacity,
+        ..Signals::default()
     }
+}
+
+/// Processes and threads that can still be started, and how many there may be.
+fn pids() -> Option<(u64, u64)> {
+    let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    let most = number("/proc/sys/kernel/pid_max")?.min(number("/proc/sys/kernel/threads-max").unwrap_or(u64::MAX));
+    let load = fs::read_to_string("/proc/loadavg").ok()?;
+    // Those that run now, and all that there are: `2/1234`.
+    let there: u64 = load.split_whitespace().nth(3)?.split_once('/')?.1.parse().ok()?;
+    Some((most.saturating_sub(there), most))
 }
 
 /// What the whole machine has used of its processors since it was started, and what it uses of its memory.
@@ -84,10 +144,12 @@ pub fn info(name: &str, root: &Path, thresholds: &Thresholds) -> NodeInfo {
     ]);
     let mut allocatable = capacity.clone();
     // What eviction keeps free is not for pods.
-    let left = |capacity: u64, threshold: Threshold| capacity.saturating_sub(threshold.of(capacity));
-    let memory = left(signals.memory_capacity, thresholds.memory);
-    allocatable.insert("memory".to_owned(), format!("{}Ki", memory / 1024));
-    allocatable.insert("ephemeral-storage".to_owned(), left(signals.disk_capacity, thresholds.disk).to_string());
+    let left = |signal: Signal| {
+        let (_, capacity) = signals.of(signal);
+        capacity.saturating_sub(thresholds.of(signal, capacity))
+    };
+    allocatable.insert("memory".to_owned(), format!("{}Ki", left(Signal::MemoryAvailable) / 1024));
+    allocatable.insert("ephemeral-storage".to_owned(), left(Signal::NodeFsAvailable).to_string());
     NodeInfo {
         name: name.to_owned(),
         capacity,

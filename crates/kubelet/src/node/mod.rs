@@ -147,9 +147,9 @@ impl Node {
                     for (namespace, name) in deferred(&workers) {
                         self.reconcile(&namespace, &name, &node, &health, &mut workers);
                     }
-                    let signals = (self.signals)();
+                    let signals = self.look_at_machine().await;
                     let now = eviction::health(&signals, &self.thresholds, self.not_ready().await);
-                    self.evict(&now, &signals, &workers);
+                    self.evict(&signals, &workers);
                     let old = clock.monotonic().since(reported) >= register::STATUS_REPORT_FREQUENCY;
                     if now != health || old {
                         let report =
@@ -222,12 +222,9 @@ impl Node {
         let mut fail = None;
         if !over && pod.metadata.deletion_timestamp.is_none() {
             let others: Vec<Pod> = self.active(workers, &uid);
-            let verdict = if eviction::takes_under_pressure(health, &pod) {
-                admit(&pod, node, others.iter())
-            } else {
-                let pressure = if health.memory_pressure { "MemoryPressure" } else { "DiskPressure" };
-                let message = format!("The node had condition: [{pressure}]. ");
-                Err(Rejection { reason: "Evicted".to_owned(), message })
+            let verdict = match eviction::refusal(health, &pod) {
+                None => admit(&pod, node, others.iter()),
+                Some(message) => Err(Rejection { reason: "Evicted".to_owned(), message }),
             };
             if let Err(Rejection { reason, message }) = verdict {
                 self.shared.event(&pod, None, true, &reason, message.clone());

@@ -239,6 +239,8 @@ pub struct ContainerStats {
     pub cpu_nano_cores: Option<u64>,
     /// Memory that can't be had back, in bytes.
     pub memory_bytes: u64,
+    /// Its processes and threads, where the runtime knows.
+    pub processes: u64,
     /// When this was measured.
     pub at: Option<Timestamp>,
 }

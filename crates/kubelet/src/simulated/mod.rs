@@ -5,6 +5,7 @@
 
 mod pods;
 mod rules;
+mod usage;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -15,6 +16,7 @@ use k8s_openapi::api::core::v1::Pod;
 use pods::Pods;
 pub use rules::{Delay, EXIT_CODE, RUN_FOR, START_DELAY, Stage, default_stages, stage};
 use tokio::sync::Semaphore;
+pub use usage::{USAGE_CPU, USAGE_MEMORY, Usage, is_simulated, usage};
 
 use crate::{
     dirty::Dirty,
@@ -88,7 +90,7 @@ impl Nodes {
             labels: self.labels.clone(),
             capacity: self.capacity.clone(),
             allocatable: self.capacity.clone(),
-            runtime_version: format!("simulated://{}", env!("CARGO_PKG_VERSION")),
+            runtime_version: format!("{}{}", usage::RUNTIME, env!("CARGO_PKG_VERSION")),
             architecture: "amd64".to_owned(),
             kernel: "simulated".to_owned(),
             os_image: "simulated".to_owned(),

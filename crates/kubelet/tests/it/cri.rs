@@ -60,7 +60,7 @@ async fn a_container_of_an_image() {
     let Some(engine) = Engine::find().await else { return };
     let (runtime, image) = (engine.connect().await, engine.image.clone());
     runtime.ready().await.unwrap();
-    let dir = std::env::temp_dir().join(format!("capstan-cri-{}", OsIds.suffix(8)));
+    let dir = directory("engine");
     let request = ImageRequest { image: image.clone(), ..ImageRequest::default() };
     let image_ref = runtime.image_status(&request).await.unwrap().expect("the image is there");
     let pod = SandboxConfig {
@@ -99,7 +99,6 @@ async fn a_container_of_an_image() {
     let log = std::fs::read_to_string(dir.join("logs/c/0.log")).unwrap();
     assert!(log.contains("stdout F hello from an image"), "{log}");
     runtime.stop_sandbox(&sandbox.id).await.unwrap();
-    let _ = std::fs::remove_dir_all(dir);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -144,7 +143,7 @@ async fn a_node_that_was_killed_finds_its_containers_again() {
     maps.create(&serde_json::from_value(map).unwrap()).await.unwrap();
     // A life of the node that ends as by SIGKILL: its runtime is gone with all tasks, none of which gets to do more.
     let life = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    let (client, dir, socket) = (world.client.clone(), world.dir.clone(), engine.socket.clone());
+    let (client, dir, socket) = (world.client.clone(), world.dir.to_path_buf(), engine.socket.clone());
     let (stopper, stop) = Stopper::new();
     life.spawn(async move {
         let runtime = Arc::new(Cri::connect(&socket, Arc::new(RealClock::new())).await.unwrap());

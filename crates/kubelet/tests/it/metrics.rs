@@ -51,7 +51,17 @@ async fn what_nodes_and_pods_use() {
     Api::<Node>::all(&world.client).patch_status("node-1", &Patch::Strategic(endpoint)).await.unwrap();
 
     let own = pki.client("metrics", &["system:masters"], clock.now(), &OsIds).unwrap();
-    let api = MetricsApi::new(world.client.clone(), clock.clone(), own.chain(), own.key.der()).unwrap();
+    let api = |authority: &Pki| {
+        let (shown, authorities) = ((own.chain(), own.key.der()), Some(authority.ca.own.chain()));
+        MetricsApi::new(world.client.clone(), clock.clone(), shown, authorities).unwrap()
+    };
+    // A kubelet that another authority signed for is not believed.
+    let other = Pki::open(&world.dir.join("other-pki"), &options, clock.now(), &OsIds).unwrap();
+    let request = http::Request::get("/apis/metrics.k8s.io/v1beta1/nodes").body(bytes::Bytes::new()).unwrap();
+    let answer = api(&other).answer(request).await;
+    let list: Value = serde_json::from_slice(answer.body()).unwrap();
+    assert_eq!(list["items"], json!([]));
+    let api = api(&pki);
     let extension = Arc::new(move |request| api.answer(request));
     world.server.extend(GroupVersion::new(GROUP, VERSION), extension).await.unwrap();
     let get = |path: &'static str| {

@@ -9,6 +9,8 @@ use std::{
 };
 
 use bytes::Bytes;
+use capstan_clock::{Clock as _, OsIds, RealClock};
+use capstan_server::pki::{self, Pki};
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use hyper::{body::Incoming, service::service_fn};
@@ -39,7 +41,11 @@ async fn http_server(code: Arc<AtomicU16>) -> u16 {
             let code = code.clone();
             let service = service_fn(move |request: Request<Incoming>| {
                 let code = if request.headers()["x-asks"] == "probe" { code.load(Ordering::SeqCst) } else { 400 };
-                let response = Response::builder().status(code).body(Full::<Bytes>::from("hello"));
+                let response = match request.uri().path() {
+                    "/moved" => Response::builder().status(302).header("location", "/healthz"),
+                    _ => Response::builder().status(code),
+                };
+                let response = response.body(Full::<Bytes>::from("hello"));
                 async move { Ok::<_, Infallible>(response.unwrap()) }
             });
             let serving = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
@@ -81,17 +87,48 @@ async fn http_readiness_comes_and_goes() {
     let code = Arc::new(AtomicU16::new(503));
     let port = http_server(code.clone()).await;
     let headers = json!([{"name": "x-asks", "value": "probe"}]);
-    let get = json!({"port": "web", "path": "healthz?full=1", "httpHeaders": headers});
+    let get = json!({"port": "web", "path": "moved?full=1", "httpHeaders": headers});
     let probe = json!({"httpGet": get, "periodSeconds": 1, "failureThreshold": 1});
     world
         .create("p", probed(json!({"ports": [{"name": "web", "containerPort": port}], "readinessProbe": probe})))
         .await;
     assert_eq!(world.event("p", "Unhealthy").await, "Readiness probe failed: HTTP probe failed with statuscode: 503");
+    // An answer that leads nowhere is good enough.
     code.store(302, Ordering::SeqCst);
     world.until("p", ready).await;
     code.store(500, Ordering::SeqCst);
     let pod = world.until("p", |pod| !ready(pod)).await;
     assert_eq!(restarts(&pod), 0);
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn https_is_asked_whoever_signed_for_it() {
+    let Some(world) = World::new("https").await else { return };
+    let options = pki::Options { host: "nobody".to_owned(), service_ip: [192, 0, 2, 1].into(), extra: Vec::new() };
+    let pki = Pki::open(&world.dir.join("pki"), &options, RealClock::new().now(), &OsIds).unwrap();
+    let tls = Arc::new(pki::server_config(&pki.serving, &pki.ca.own.chain()).unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let acceptor = tokio_rustls::TlsAcceptor::from(tls.clone());
+            tokio::spawn(async move {
+                let stream = acceptor.accept(stream).await.unwrap();
+                let service = service_fn(|request: Request<Incoming>| async move {
+                    let well = request.headers()["host"] == "example.com" && !request.headers().contains_key("accept");
+                    let response = Response::builder().status(if well { 200 } else { 400 });
+                    Ok::<_, Infallible>(response.body(Full::<Bytes>::default()).unwrap())
+                });
+                let _ =
+                    hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+            });
+        }
+    });
+    let headers = json!([{"name": "Host", "value": "example.com"}, {"name": "Accept", "value": ""}]);
+    let get = json!({"port": port, "scheme": "HTTPS", "host": "localhost", "httpHeaders": headers});
+    world.create("p", probed(json!({"readinessProbe": {"httpGet": get, "periodSeconds": 1}}))).await;
+    world.until("p", ready).await;
     world.end().await;
 }
 

@@ -1,10 +1,6 @@
 //! The process runtime for real: namespaces, files, exit codes, signals, terminals.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use capstan_clock::{Ids as _, OsIds, RealClock};
 use capstan_kubelet::runtime::{
@@ -13,11 +9,11 @@ use capstan_kubelet::runtime::{
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::world::shim;
+use crate::world::{Temporary, directory, shim};
 
 struct World {
     runtime: Process,
-    dir: PathBuf,
+    dir: Temporary,
     pod: SandboxConfig,
     sandbox: String,
 }
@@ -25,7 +21,7 @@ struct World {
 impl World {
     /// None where this machine allows no namespaces; the tests then say so and prove nothing.
     async fn new(name: &str) -> Option<Self> {
-        let dir = std::env::temp_dir().join(format!("capstan-process-{name}-{}", OsIds.suffix(8)));
+        let dir = directory(&format!("process-{name}"));
         let ips = vec!["127.0.0.1".to_owned()];
         let clock = Arc::new(RealClock::new());
         let runtime = Process::new(&dir.join("run"), &shim(), ips, clock, Arc::new(OsIds)).await.unwrap();
@@ -63,12 +59,6 @@ impl World {
     async fn exec(&self, id: &str, script: &str) -> (i32, String) {
         let (exit, output) = self.runtime.exec_sync(id, &sh(script), Duration::from_secs(20)).await.unwrap();
         (exit.code, String::from_utf8(output).unwrap())
-    }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.dir);
     }
 }
 

@@ -271,7 +271,7 @@ async fn a_machine_that_runs_out_of_disk_ends_a_pod_and_takes_no_other() {
     assert_eq!(condition(&pod, "DisruptionTarget").unwrap().0, "TerminationByKubelet");
     let status = pod.status.unwrap();
     assert_eq!(status.reason.as_deref(), Some("Evicted"));
-    let words = "The node was low on resource: ephemeral-storage. Threshold quantity: 5%, available: 0Ki. ";
+    let words = "The node was low on resource: ephemeral-storage. Threshold quantity: 5, available: 4. ";
     assert_eq!(status.message.as_deref(), Some(words));
     assert_eq!(world.event("p", "Evicted").await, words);
     let nodes = Api::<NodeObject>::all(&world.client);

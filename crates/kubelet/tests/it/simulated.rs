@@ -4,18 +4,25 @@ use std::sync::Arc;
 
 use capstan_api::options::{DeleteOptions, ListOptions};
 use capstan_client::{Api, Client};
-use capstan_clock::{OsIds, RealClock};
-use capstan_kubelet::simulated::{Nodes, RUN_FOR};
+use capstan_clock::{Clock as _, OsIds, RealClock};
+use capstan_kubelet::{
+    metrics_api::MetricsApi,
+    simulated::{Nodes, RUN_FOR, USAGE_CPU},
+};
 use capstan_runtime::Stopper;
-use capstan_server::{Config, Server, authorization::UserInfo};
+use capstan_server::{
+    Config, Server,
+    authorization::UserInfo,
+    pki::{self, Pki},
+};
 use capstan_storage::{Memory, Options};
 use k8s_openapi::api::{
     coordination::v1::Lease,
     core::v1::{Node, Pod},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::world::{phase, ready};
+use crate::world::{directory, phase, ready};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_nodes_many_pods() {
@@ -71,6 +78,50 @@ async fn many_nodes_many_pods() {
         .map(|c| c.restart_count)
         .sum();
     assert_eq!(restarts, 0);
+    stopper.stop();
+    task.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_they_use_follows_from_their_pods() {
+    let server = Server::start(Arc::new(Memory::new(Options::default())), Config::default()).await.unwrap();
+    let client = Client::from_service(server.as_user(UserInfo::new("admin", ["system:masters"])));
+    let account = serde_json::from_value(json!({"metadata": {"name": "default"}})).unwrap();
+    Api::<k8s_openapi::api::core::v1::ServiceAccount>::namespaced(&client, "default").create(&account).await.unwrap();
+    let (stopper, stop) = Stopper::new();
+    let clock = Arc::new(RealClock::new());
+    let nodes = Nodes::new(client.clone(), clock.clone(), Arc::new(OsIds), vec!["a".to_owned(), "b".to_owned()]);
+    let task = tokio::spawn(nodes.run(stop));
+    let pods = Api::<Pod>::namespaced(&client, "default");
+    for (name, annotations) in [("asks", json!({})), ("uses", json!({USAGE_CPU: "2"}))] {
+        let resources = json!({"requests": {"cpu": "250m", "memory": "64Mi"}});
+        let pod = json!({"metadata": {"name": name, "annotations": annotations},
+            "spec": {"nodeName": "a", "automountServiceAccountToken": false,
+                     "containers": [{"name": "c", "image": "x", "resources": resources}]}});
+        pods.create(&serde_json::from_value(pod).unwrap()).await.unwrap();
+    }
+    let all = ListOptions::default();
+    while pods.list(&all).await.unwrap().items.iter().filter(|pod| ready(pod)).count() < 2
+        || Api::<Node>::all(&client).list(&all).await.unwrap().items.len() < 2
+    {
+        tokio::task::yield_now().await;
+    }
+    let dir = directory("simulated");
+    let options = pki::Options { host: "localhost".to_owned(), service_ip: [127, 0, 0, 1].into(), extra: Vec::new() };
+    let pki = Pki::open(&dir, &options, clock.now(), &OsIds).unwrap();
+    let api = MetricsApi::new(client.clone(), clock, (pki.admin.chain(), pki.admin.key.der()), None).unwrap();
+    let get = |path: &str| {
+        let request = http::Request::get(format!("/apis/metrics.k8s.io/v1beta1{path}")).body(bytes::Bytes::new());
+        let answer = api.answer(request.unwrap());
+        async move { serde_json::from_slice::<Value>(answer.await.body()).unwrap() }
+    };
+    let usage = |cpu: &str, memory: &str| json!({"cpu": cpu, "memory": memory});
+    let asks = get("/namespaces/default/pods/asks").await;
+    assert_eq!(asks["containers"], json!([{"name": "c", "usage": usage("250000000n", "65536Ki")}]));
+    let uses = get("/namespaces/default/pods/uses").await;
+    assert_eq!(uses["containers"][0]["usage"], usage("2000000000n", "65536Ki"));
+    assert_eq!(get("/nodes/a").await["usage"], usage("2250000000n", "131072Ki"));
+    assert_eq!(get("/nodes/b").await["usage"], usage("0n", "0Ki"));
     stopper.stop();
     task.await.unwrap();
 }

@@ -1,6 +1,7 @@
 //! A server and a node with real processes, for one test.
 
 use std::{
+    ops::Deref,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -31,7 +32,7 @@ pub(crate) struct World {
     pub(crate) server: Server,
     pub(crate) client: Client,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) dir: PathBuf,
+    pub(crate) dir: Temporary,
     pub(crate) stopper: Stopper,
     pub(crate) node: Option<tokio::task::JoinHandle<()>>,
 }
@@ -41,11 +42,28 @@ pub(crate) fn shim() -> PathBuf {
     env!("CARGO_BIN_EXE_process-init").into()
 }
 
+/// A directory that is gone with this, however the test ends.
+pub(crate) struct Temporary(PathBuf);
+
+impl Deref for Temporary {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 /// A new directory for one test.
-pub(crate) fn directory(name: &str) -> PathBuf {
+pub(crate) fn directory(name: &str) -> Temporary {
     let dir = std::env::temp_dir().join(format!("capstan-node-{name}-{}", OsIds.suffix(8)));
     std::fs::create_dir_all(dir.join("manifests")).unwrap();
-    dir
+    Temporary(dir)
 }
 
 /// Containers as processes; none where this machine allows no namespaces.
@@ -93,12 +111,12 @@ impl World {
         Some(World::with(dir, runtime).await)
     }
 
-    pub(crate) async fn with(dir: PathBuf, runtime: Arc<dyn Runtime>) -> Self {
+    pub(crate) async fn with(dir: Temporary, runtime: Arc<dyn Runtime>) -> Self {
         World::through(dir, runtime, |client| client).await
     }
 
     /// A world whose node reaches the server by a way of its own.
-    pub(crate) async fn through(dir: PathBuf, runtime: Arc<dyn Runtime>, way: impl FnOnce(Client) -> Client) -> Self {
+    pub(crate) async fn through(dir: Temporary, runtime: Arc<dyn Runtime>, way: impl FnOnce(Client) -> Client) -> Self {
         World::built(dir, |client, dir| build(&way(client), dir, runtime)).await
     }
 
@@ -109,7 +127,7 @@ impl World {
         Some(World::built(dir, |client, dir| builder(&client, dir, runtime).port(port).build()).await)
     }
 
-    async fn built(dir: PathBuf, build: impl FnOnce(Client, &Path) -> Node) -> Self {
+    async fn built(dir: Temporary, build: impl FnOnce(Client, &Path) -> Node) -> Self {
         let mut tokens = StaticTokens::default();
         tokens.insert(TOKEN, UserInfo::new("admin", ["system:masters"]));
         let by_ip = KubeletClient::new(None, None).unwrap().prefer_addresses(vec!["InternalIP".to_owned()]);
@@ -188,7 +206,6 @@ impl World {
     pub(crate) async fn end(mut self) {
         self.stopper.stop();
         self.node.take().unwrap().await.unwrap();
-        let _ = std::fs::remove_dir_all(&self.dir);
     }
 }
 

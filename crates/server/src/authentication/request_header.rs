@@ -72,7 +72,7 @@ impl RequestHeaders {
 
 impl HeaderNames {
     /// Removes these headers.
-    pub(super) fn strip(&self, headers: &mut HeaderMap) {
+    pub(crate) fn strip(&self, headers: &mut HeaderMap) {
         for name in self.username.iter().chain(&self.uid).chain(&self.group) {
             headers.remove(name.as_str());
         }

@@ -16,14 +16,14 @@ use std::{
 };
 
 use bytes::Bytes;
-use capstan_api::{Name, builtin, json as api_json, yaml};
+use capstan_api::{GroupVersion, Name, Value, builtin, json as api_json, yaml};
 pub use resource::{ApiResource, ApiSubresource, storage_version_hash};
 pub(crate) use version::API_VERSION;
 pub use version::VersionInfo;
 
 use self::json::Json;
 use crate::{
-    pretty,
+    bootstrap, pretty,
     sha256::{hex, sha256},
 };
 
@@ -114,8 +114,8 @@ impl Documents {
         self.aggregated.get(path.strip_suffix('/').unwrap_or(path))
     }
 
-    fn render(config: &Config, resources: &[&ApiResource]) -> Self {
-        let groups = render::groups(resources);
+    fn render(config: &Config, resources: &[&ApiResource], services: &Services) -> Self {
+        let groups = render::groups(resources, services);
         let (core, named): (Vec<_>, Vec<_>) = groups.into_iter().partition(|group| group.name.is_empty());
         let mut by_path = HashMap::new();
         let mut add = |path: &str, document| by_path.insert(path.to_owned(), document);
@@ -127,13 +127,15 @@ impl Documents {
             if !group.name.is_empty() {
                 add(&format!("/apis/{}", group.name), Document::new(|json| render::api_group(group, json)));
             }
-            for version in &group.versions {
+            // What another server has it says itself.
+            for version in group.versions.iter().filter(|version| version.remote.is_none()) {
                 let document = Document::new(|json| render::api_resource_list(version, json));
                 add(&version.group_version.path(), document);
             }
         }
         // Upstream lists the prefix of all groups twice.
         let mut paths: BTreeSet<_> = by_path.keys().cloned().chain(["/apis/".to_owned()]).collect();
+        paths.extend(named.iter().flat_map(|group| &group.versions).map(|version| version.group_version.path()));
         paths.extend(config.other_paths.iter().cloned());
         let paths: Vec<_> = paths.into_iter().collect();
         let root = Document::indented(|json| json.object(|json| json.texts("paths", &paths)));
@@ -145,11 +147,26 @@ impl Documents {
     }
 }
 
+/// What the APIService of a group version says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GroupVersionService {
+    /// Where the group stands among others, the highest first.
+    pub(crate) group_priority: i64,
+    /// Where the version stands in its group, the highest first.
+    pub(crate) version_priority: i64,
+    /// What another server has under it, as aggregated discovery has it; nothing if it is answered here.
+    pub(crate) remote: Option<Bytes>,
+}
+
+/// What the APIServices say.
+type Services = BTreeMap<GroupVersion, GroupVersionService>;
+
 /// The rows and, once somebody has asked, their documents.
 struct State {
     builtin: Vec<ApiResource>,
     /// By group and resource, each in all of its versions.
     custom: BTreeMap<(Name, Name), Vec<ApiResource>>,
+    services: Services,
     documents: Option<Arc<Documents>>,
 }
 
@@ -164,7 +181,8 @@ impl Discovery {
     #[must_use]
     pub fn new(config: Config) -> Self {
         let builtin = builtin::kinds().map(ApiResource::from).collect();
-        Discovery { config, state: Mutex::new(State { builtin, custom: BTreeMap::new(), documents: None }) }
+        let (custom, services) = (BTreeMap::new(), builtin_services());
+        Discovery { config, state: Mutex::new(State { builtin, custom, services, documents: None }) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -188,6 +206,22 @@ impl Discovery {
         true
     }
 
+    /// Says what the APIService of a group version says from now on, or that there is none; returns whether that changes
+    /// anything. A built-in group stays where it stands without one.
+    pub(crate) fn set_service(&self, group_version: &GroupVersion, service: Option<GroupVersionService>) -> bool {
+        let service = service.or_else(|| builtin_services().remove(group_version));
+        let mut state = self.state();
+        if state.services.get(group_version) == service.as_ref() {
+            return false;
+        }
+        match service {
+            Some(service) => state.services.insert(group_version.clone(), service),
+            None => state.services.remove(group_version),
+        };
+        state.documents = None;
+        true
+    }
+
     /// The documents of now.
     #[must_use]
     pub fn documents(&self) -> Arc<Documents> {
@@ -196,8 +230,25 @@ impl Discovery {
             return Arc::clone(documents);
         }
         let resources: Vec<_> = state.builtin.iter().chain(state.custom.values().flatten()).collect();
-        let documents = Arc::new(Documents::render(&self.config, &resources));
+        let documents = Arc::new(Documents::render(&self.config, &resources, &state.services));
         state.documents = Some(Arc::clone(&documents));
         documents
     }
+}
+
+/// What the APIServices of built-in groups say.
+fn builtin_services() -> Services {
+    let services = bootstrap::objects().into_iter().filter_map(|object| {
+        let is_service = object.get("kind").and_then(Value::as_str) == Some("APIService");
+        let spec = object.get("spec").filter(|_| is_service)?;
+        let text = |field: &str| spec.get(field).and_then(Value::as_str).unwrap_or_default();
+        let number = |field: &str| spec.get(field).and_then(Value::as_i64).unwrap_or_default();
+        let service = GroupVersionService {
+            group_priority: number("groupPriorityMinimum"),
+            version_priority: number("versionPriority"),
+            remote: None,
+        };
+        Some((GroupVersion::new(text("group"), text("version")), service))
+    });
+    services.collect()
 }

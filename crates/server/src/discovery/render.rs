@@ -1,9 +1,11 @@
 //! The documents of discovery, from the resources there are.
 
-use capstan_api::{GroupVersion, Name, builtin};
+use std::collections::BTreeMap;
+
+use capstan_api::{GroupVersion, Name};
 
 use super::{
-    ApiResource,
+    ApiResource, Services,
     json::Json,
     resource::{ApiSubresource, storage_version_hash},
     version::compare,
@@ -23,32 +25,63 @@ pub(super) struct Version<'a> {
     pub(super) group_version: GroupVersion,
     /// The resources, by name.
     pub(super) resources: Vec<&'a ApiResource>,
+    /// What another server has instead.
+    pub(super) remote: Option<&'a [u8]>,
 }
 
-/// The groups in the order of discovery: the built-in ones in the order of the table, then the others by name. Likewise
-/// the versions of each, except that those which are not built in are sorted as versions are.
-pub(super) fn groups<'a>(resources: &[&'a ApiResource]) -> Vec<Group<'a>> {
-    let known: Vec<_> = builtin::group_versions().collect();
-    let place = |gv: &GroupVersion| known.iter().position(|one| one == gv).unwrap_or(known.len());
-    let group_place = |group: &Name| known.iter().position(|one| one.group == *group).unwrap_or(known.len());
-    let mut sorted: Vec<_> = resources.to_vec();
-    sorted.sort_by(|a, b| {
-        let (left, right) = (&a.group_version, &b.group_version);
-        (group_place(&left.group).cmp(&group_place(&right.group)))
-            .then_with(|| left.group.cmp(&right.group))
-            .then_with(|| place(left).cmp(&place(right)))
-            .then_with(|| compare(&left.version, &right.version))
-            .then_with(|| a.resource.cmp(&b.resource))
-    });
-    let mut groups: Vec<Group<'a>> = Vec::new();
-    for chunk in sorted.chunk_by(|a, b| a.group_version == b.group_version) {
-        let Some(group_version) = chunk.first().map(|first| first.group_version.clone()) else { continue };
-        let name = group_version.group.clone();
-        let version = Version { group_version, resources: chunk.to_vec() };
-        match groups.last_mut().filter(|group| group.name == name) {
-            Some(group) => group.versions.push(version),
-            None => groups.push(Group { name, versions: vec![version] }),
+/// Where groups and versions stand that no APIService speaks of, as those of custom resources do.
+const UNSAID: (i64, i64) = (1000, 100);
+
+/// The group that has no APIService, and comes before all others.
+const FIRST: (&str, i64) = ("apiregistration.k8s.io", 20_001);
+
+/// The groups in the order of discovery: by what their APIServices say, then by name. Likewise the versions of each,
+/// except that those which stand at the same place are sorted as versions are.
+pub(super) fn groups<'a>(resources: &[&'a ApiResource], services: &'a Services) -> Vec<Group<'a>> {
+    let mut versions: BTreeMap<&GroupVersion, Version<'a>> = BTreeMap::new();
+    for (group_version, service) in services {
+        if let Some(remote) = &service.remote {
+            let version = Version { group_version: group_version.clone(), resources: Vec::new(), remote: Some(remote) };
+            versions.insert(group_version, version);
         }
+    }
+    for &resource in resources {
+        let group_version = &resource.group_version;
+        let version = versions.entry(group_version).or_insert_with(|| Version {
+            group_version: group_version.clone(),
+            resources: Vec::new(),
+            remote: None,
+        });
+        if version.remote.is_none() {
+            version.resources.push(resource);
+        }
+    }
+    let priorities = |group_version: &GroupVersion| match services.get(group_version) {
+        Some(service) => (service.group_priority, service.version_priority),
+        None if *group_version.group == *FIRST.0 => (FIRST.1, UNSAID.1),
+        None => UNSAID,
+    };
+    // What is sorted by group comes in groups.
+    let mut groups: Vec<(i64, Group<'a>)> = Vec::new();
+    for (group_version, mut version) in versions {
+        version.resources.sort_by(|a, b| a.resource.cmp(&b.resource));
+        let (priority, _) = priorities(group_version);
+        match groups.last_mut().filter(|(_, group)| group.name == group_version.group) {
+            Some((highest, group)) => {
+                *highest = priority.max(*highest);
+                group.versions.push(version);
+            }
+            None => groups.push((priority, Group { name: group_version.group.clone(), versions: vec![version] })),
+        }
+    }
+    groups.sort_by(|(a, left), (b, right)| b.cmp(a).then_with(|| left.name.cmp(&right.name)));
+    let mut groups: Vec<Group<'a>> = groups.into_iter().map(|(_, group)| group).collect();
+    for group in &mut groups {
+        group.versions.sort_by(|a, b| {
+            let (left, right) = (&a.group_version, &b.group_version);
+            let by_priority = priorities(right).1.cmp(&priorities(left).1);
+            by_priority.then_with(|| compare(&left.version, &right.version))
+        });
     }
     groups
 }
@@ -177,7 +210,10 @@ pub(super) fn aggregated(groups: &[Group<'_>], json: &mut Json) {
                     }
                 });
                 json.key("versions");
-                json.array(&group.versions, |json, version| json.object(|json| version_discovery(version, json)));
+                json.array(&group.versions, |json, version| match version.remote {
+                    Some(remote) => json.raw(remote),
+                    None => json.object(|json| version_discovery(version, json)),
+                });
             });
         });
     });

@@ -132,3 +132,42 @@ fn other_forms() {
     assert_eq!(api.yaml(), yaml);
     assert!(api.indent().starts_with(b"{\n  \"kind\": \"APIVersions\",\n  \"versions\": [\n    \"v1\"\n  ],"));
 }
+
+#[test]
+fn groups_stand_where_their_services_say() {
+    let discovery = discovery();
+    set_custom(&discovery, custom());
+    let names = |discovery: &Discovery| -> Vec<String> {
+        let list = api_json::parse(&discovery.documents().get("/apis").unwrap().json).unwrap();
+        let groups = list.get("groups").unwrap().as_array().unwrap();
+        groups.iter().map(|group| group.get("name").unwrap().as_str().unwrap().to_owned()).collect()
+    };
+    let before = names(&discovery);
+    assert_eq!(before.first().map(String::as_str), Some("apiregistration.k8s.io"));
+    assert_eq!(before.last().map(String::as_str), Some("stable.example.com"));
+    let remote = |group_priority| GroupVersionService {
+        group_priority,
+        version_priority: 5,
+        remote: Some(Bytes::from_static(br#"{"version":"v1","freshness":"Stale"}"#)),
+    };
+    let other = GroupVersion::from_static("a.example.com", "v1");
+    assert!(discovery.set_service(&other, Some(remote(100))));
+    assert!(!discovery.set_service(&other, Some(remote(100))));
+    assert_eq!(names(&discovery).last().map(String::as_str), Some("a.example.com"));
+    let documents = discovery.documents();
+    let all = String::from_utf8(documents.aggregated("/apis").unwrap().json.to_vec()).unwrap();
+    assert!(all.contains(r#"{"metadata":{"name":"a.example.com"},"versions":[{"version":"v1","freshness":"Stale"}]}"#));
+    assert!(documents.get("/apis/a.example.com").is_some());
+    assert!(documents.get("/apis/a.example.com/v1").is_none(), "its server says that");
+    assert!(String::from_utf8_lossy(&documents.get("/").unwrap().json).contains("/apis/a.example.com/v1"));
+    discovery.set_service(&other, Some(remote(19_000)));
+    assert_eq!(names(&discovery).get(1).map(String::as_str), Some("a.example.com"));
+    // What another server has hides what is here; without it, all is as before.
+    let ours = GroupVersion::from_static("stable.example.com", "v1");
+    discovery.set_service(&ours, Some(remote(1000)));
+    assert!(discovery.documents().get("/apis/stable.example.com/v1").is_none());
+    discovery.set_service(&ours, None);
+    discovery.set_service(&other, None);
+    assert!(discovery.documents().get("/apis/stable.example.com/v1").is_some());
+    assert_eq!(names(&discovery), before);
+}

@@ -165,6 +165,18 @@ families! {
         "[BETA] Requests that are being executed; of watches only the beginning counts.",
         &["flow_schema", "priority_level"],
     );
+    /// APIServices whose servers do not answer: 1, and 0 for the others.
+    unavailable_api_services: Gauge = desc(
+        "aggregator_unavailable_apiservice",
+        "[ALPHA] APIServices whose servers do not answer.",
+        &["name"],
+    );
+    /// How often servers of APIServices have stopped to answer, and why.
+    api_service_outages: Counter = desc(
+        "aggregator_unavailable_apiservice_total",
+        "[ALPHA] How often the servers of APIServices have stopped to answer.",
+        &["name", "reason"],
+    );
     /// Connections that failed before they were encrypted.
     tls_handshake_errors: Counter =
         desc("apiserver_tls_handshake_errors_total", "[ALPHA] Connections that failed in their TLS handshake.", &[]);

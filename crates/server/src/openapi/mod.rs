@@ -9,6 +9,7 @@ mod answer;
 mod custom;
 mod paths;
 mod protobuf;
+mod remote;
 mod render;
 mod schemas;
 #[cfg(test)]
@@ -22,11 +23,12 @@ use std::{
 
 use aws_lc_rs::digest::{SHA512, digest};
 use bytes::Bytes;
-use capstan_api::{GroupVersion, builtin, builtin::text::full_name, json};
+use capstan_api::{GroupVersion, Value, builtin, builtin::text::full_name, json};
 pub use custom::CustomResource;
 use flate2::{Compression, read::DeflateDecoder, write::DeflateEncoder};
 
 use self::paths::{Paths, Routes, beside};
+pub(crate) use self::remote::RemoteSpec;
 use crate::discovery::{ApiResource, json::Json};
 
 /// A version of OpenAPI.
@@ -84,6 +86,8 @@ type Lazy = Arc<OnceLock<Document>>;
 /// The documents that belong together.
 struct Snapshot {
     custom: Vec<CustomResource>,
+    /// What other servers publish.
+    remote: BTreeMap<GroupVersion, RemoteSpec>,
     /// By path behind `/openapi/v3/`.
     v3: BTreeMap<String, Lazy>,
     v2: Lazy,
@@ -111,6 +115,7 @@ impl OpenApi {
         let v3 = paths.into_iter().map(|path| (path, Lazy::default())).collect();
         let snapshot = Snapshot {
             custom: Vec::new(),
+            remote: BTreeMap::new(),
             v3,
             v2: Lazy::default(),
             v2_protobuf: Lazy::default(),
@@ -130,14 +135,47 @@ impl OpenApi {
         let mut v3 = snapshot.v3.clone();
         v3.retain(|path, _| !before.contains(path));
         v3.extend(custom.iter().map(|resource| (resource.path(), Lazy::default())));
+        let remote = snapshot.remote.clone();
         *snapshot = Arc::new(Snapshot {
             custom,
+            remote,
             v3,
             v2: Lazy::default(),
             v2_protobuf: Lazy::default(),
             index: OnceLock::new(),
         });
         true
+    }
+
+    /// Says what the server of a group version publishes from now on, if another has it.
+    pub(crate) fn set_remote(&self, group_version: &GroupVersion, spec: Option<RemoteSpec>) {
+        let mut snapshot = self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
+        if snapshot.remote.get(group_version) == spec.as_ref() {
+            return;
+        }
+        let mut remote = snapshot.remote.clone();
+        match spec {
+            Some(spec) => remote.insert(group_version.clone(), spec),
+            None => remote.remove(group_version),
+        };
+        *snapshot = Arc::new(Snapshot {
+            custom: snapshot.custom.clone(),
+            remote,
+            v3: snapshot.v3.clone(),
+            v2: Lazy::default(),
+            v2_protobuf: Lazy::default(),
+            index: OnceLock::new(),
+        });
+    }
+
+    /// Whose server has the document of version 3 at this path, if it is another's.
+    pub(crate) fn remote_of(&self, path: &str) -> Option<GroupVersion> {
+        let snapshot = self.snapshot.read().unwrap_or_else(PoisonError::into_inner);
+        if snapshot.remote.is_empty() || snapshot.v3.contains_key(path) {
+            return None;
+        }
+        let has = |(_, spec): &(&GroupVersion, &RemoteSpec)| spec.v3.contains_key(path);
+        snapshot.remote.iter().find(has).map(|(group_version, _)| group_version.clone())
     }
 
     fn snapshot(&self) -> Arc<Snapshot> {
@@ -152,8 +190,14 @@ fn index(snapshot: &Snapshot) -> Bytes {
         json.object(|json| {
             json.key("paths");
             json.object(|json| {
-                for (path, lazy) in &snapshot.v3 {
+                let ours = snapshot.v3.iter().map(|(path, lazy)| {
                     let url = relative_url(path, &v3(snapshot, path, lazy).hash);
+                    (path.as_str(), url)
+                });
+                let theirs = snapshot.remote.values().flat_map(|spec| &spec.v3);
+                let mut all: BTreeMap<&str, String> = theirs.map(|(path, url)| (path.as_str(), url.clone())).collect();
+                all.extend(ours);
+                for (path, url) in all {
                     json.key(path);
                     json.object(|json| json.field("serverRelativeURL", &url));
                 }
@@ -188,7 +232,17 @@ fn render_v3(custom: &[CustomResource], path: &str) -> Vec<u8> {
 
 /// The one document of version 2.
 fn v2(snapshot: &Snapshot) -> &Document {
-    snapshot.v2.get_or_init(|| Document::new(&render_v2(&snapshot.custom)))
+    snapshot.v2.get_or_init(|| {
+        let own = render_v2(&snapshot.custom);
+        let others: Vec<&Value> = snapshot.remote.values().filter_map(|spec| spec.v2.as_ref()).collect();
+        if !others.is_empty()
+            && let Ok(Value::Object(mut merged)) = json::parse(&own)
+        {
+            others.into_iter().for_each(|other| remote::merge(&mut merged, other));
+            return Document::new(json::to_string(&merged.into()).as_bytes());
+        }
+        Document::new(&own)
+    })
 }
 
 /// The one document of version 2 as protobuf.

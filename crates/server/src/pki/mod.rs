@@ -114,6 +114,14 @@ impl Pki {
     pub fn client(&self, user: &str, groups: &[&str], now: Timestamp, ids: &dyn Ids) -> Result<Certified, IssueError> {
         self.ca.issue(&client_request(user, groups), now, ids)
     }
+
+    /// A client certificate of the front proxies' authority.
+    ///
+    /// # Errors
+    /// When the authority has expired.
+    pub fn front_proxy(&self, name: &str, now: Timestamp, ids: &dyn Ids) -> Result<Certified, IssueError> {
+        self.front_proxy_ca.issue(&client_request(name, &[]), now, ids)
+    }
 }
 
 fn client_request<'a>(user: &'a str, groups: &'a [&'a str]) -> Request<'a> {

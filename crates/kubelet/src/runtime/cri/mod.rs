@@ -530,6 +530,7 @@ impl Runtime for Cri {
                         cpu_nano_cores: cpu.usage_nano_cores.map(|cores| cores.value),
                         memory_bytes: value(usage.memory.unwrap_or_default().working_set_bytes),
                         at,
+                        ..ContainerStats::default()
                     })
                 })
                 .collect())

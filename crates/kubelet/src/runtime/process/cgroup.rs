@@ -156,6 +156,13 @@ impl Group {
         Some((cpu, memory.saturating_sub(idle)))
     }
 
+    /// How many processes there are in it; nothing when there is no group.
+    pub(super) fn processes(&self) -> Option<u64> {
+        let (_, dir) = self.dirs.first()?;
+        let there = fs::read_to_string(dir.join("cgroup.procs")).ok()?;
+        u64::try_from(there.lines().count()).ok()
+    }
+
     /// Takes it away; it has no processes any more.
     pub(super) fn remove(&self) {
         for (_, dir) in &self.dirs {

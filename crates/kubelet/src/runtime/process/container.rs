@@ -308,7 +308,9 @@ impl Container {
         let pid = Some(self.pid.load(Ordering::Acquire)).filter(|pid| *pid != 0 && self.exit.borrow().is_none())?;
         let (cpu_nanos, memory_bytes) = self.group.usage().or_else(|| process_usage(pid))?;
         let (pod_uid, name) = (self.pod_uid.clone(), self.name.clone());
-        Some(ContainerStats { pod_uid, name, cpu_nanos, cpu_nano_cores: None, memory_bytes, at: Some(now) })
+        let processes = self.group.processes().unwrap_or(1);
+        let at = Some(now);
+        Some(ContainerStats { pod_uid, name, cpu_nanos, cpu_nano_cores: None, memory_bytes, processes, at })
     }
 
     fn exec_command(&self, shim: &Path, argv: &[String], tty: bool, ids: &SharedIds) -> Result<Command, RuntimeError> {

@@ -1,58 +1,32 @@
 //! The way to another server and back: one request on a connection of its own, answered by what comes back. Redirects
 //! are the client's to follow. A connection that both ends agree to use otherwise is handed through as it is.
 
-use std::{
-    io,
-    net::IpAddr,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, ready},
-    time::Duration,
-};
+use std::{io, net::IpAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use capstan_api::{GroupResource, Status, status::GenericResponse};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
-use http_body::Frame;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use http_body_util::{BodyExt as _, Collected, Full, Limited};
-use hyper::{body::Incoming, client::conn::http1, upgrade::OnUpgrade};
+use hyper::{body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use rustls::{
-    ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature},
-    pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
+    ClientConfig, Error, RootCertStore,
+    crypto::aws_lc_rs,
+    pki_types::{CertificateDer, ServerName, pem::PemObject},
 };
-use tokio::{
-    io::{AsyncRead, AsyncWrite, copy_bidirectional},
-    net::TcpStream,
-};
+use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::location::{Location, Scheme, check_address};
 use crate::{
+    backend::{Connection, DIAL_TIMEOUT, Relay, Unchecked, host_port, is_upgrade, pass_on, strip_hops, tunnel, words},
     handlers::{call::Call, write::as_it_is},
     http::{Body, Response},
     pki::Certified,
-    serve::ShutdownSignal,
 };
-
-/// How long it may take to reach another server.
-const DIAL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long it may take until its answer begins. What it then says may take as long as it takes.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Headers that are about one connection, not about the request.
-const HOP_BY_HOP: [HeaderName; 7] = [
-    header::CONNECTION,
-    header::PROXY_AUTHENTICATE,
-    header::PROXY_AUTHORIZATION,
-    header::TE,
-    header::TRAILER,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-];
 
 /// Who the server is to kubelets, and what it thinks of them.
 #[derive(Clone, Debug)]
@@ -112,71 +86,14 @@ impl KubeletClient {
     }
 }
 
-/// Takes any certificate whose key the other side has.
-#[derive(Debug)]
-struct Unchecked(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Unchecked {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
-}
-
-/// A connection, whatever it is made of.
-trait Connection: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Connection for T {}
-
-/// Whether a request wants to use its connection for something else.
-pub(super) fn is_upgrade(headers: &HeaderMap) -> bool {
-    let says = |value: &HeaderValue| value.as_bytes().to_ascii_lowercase().windows(7).any(|part| part == b"upgrade");
-    headers.get_all(header::CONNECTION).iter().any(says)
-}
-
 /// The same request there, and what comes back.
 pub(super) async fn exchange(call: &mut Call<'_>, location: &Location) -> Result<Response, Status> {
     let upgrade = call.on_upgrade.take().filter(|_| is_upgrade(call.headers));
-    let mut headers = call.headers.clone();
-    let protocol = headers.get(header::UPGRADE).cloned();
-    HOP_BY_HOP.iter().for_each(|name| drop(headers.remove(name)));
-    headers.remove(header::HOST);
-    headers.remove(header::CONTENT_LENGTH);
-    if let (Some(_), Some(protocol)) = (&upgrade, protocol) {
-        headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
-        headers.insert(header::UPGRADE, protocol);
-    }
+    let headers = pass_on(call.headers, upgrade.is_some());
     let (method, body) = (call.method.clone(), call.body.clone());
     let mut response = send(call, location, method, headers, body).await?;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        HOP_BY_HOP.iter().for_each(|name| drop(response.headers_mut().remove(name)));
+        strip_hops(response.headers_mut());
         return Ok(response.map(|body| Body::stream(Relay(body))));
     }
     let Some(client) = upgrade else {
@@ -185,23 +102,6 @@ pub(super) async fn exchange(call: &mut Call<'_>, location: &Location) -> Result
     let backend = hyper::upgrade::on(&mut response);
     tokio::spawn(tunnel(client, backend, call.closing.clone()));
     Ok(response.map(|_| Body::empty()))
-}
-
-/// Hands everything through, until one side is done or the server ends.
-async fn tunnel(client: OnUpgrade, backend: OnUpgrade, closing: Option<ShutdownSignal>) {
-    let (Ok(client), Ok(backend)) = tokio::join!(client, backend) else { return };
-    let aborted = async {
-        match &closing {
-            Some(signal) => signal.aborted().await,
-            None => std::future::pending().await,
-        }
-    };
-    let (mut client, mut backend) = (TokioIo::new(client), TokioIo::new(backend));
-    tokio::select! {
-        // Whoever breaks off knows why.
-        _ = copy_bidirectional(&mut client, &mut backend) => {}
-        () = aborted => {}
-    }
 }
 
 /// What is read there.
@@ -236,7 +136,7 @@ async fn send(
     body: Bytes,
 ) -> Result<http::Response<Incoming>, Status> {
     let clock = Arc::clone(&call.server.registry.clock);
-    let place = host_port(location);
+    let place = host_port(&location.host, location.port);
     // Upgraded connections are dialed by hand, all else goes the way of Go's client.
     let failed = |what: String| match call.info.subresource.as_str() {
         "log" => as_it_is(format!("Get \"https://{place}{}\": {what}", location.target)),
@@ -261,20 +161,6 @@ async fn send(
         response = sender.send_request(request) => response.map_err(|error| as_it_is(error.to_string())),
         () = clock.sleep(ANSWER_TIMEOUT) => Err(as_it_is(format!("no answer from {place}"))),
     }
-}
-
-/// An error in Go's words.
-fn words(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => "connect: connection refused".to_owned(),
-        io::ErrorKind::TimedOut => "i/o timeout".to_owned(),
-        _ => error.to_string(),
-    }
-}
-
-fn host_port(location: &Location) -> String {
-    let Location { host, port, .. } = location;
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 async fn dial(client: &KubeletClient, location: &Location) -> io::Result<Box<dyn Connection>> {
@@ -304,21 +190,4 @@ async fn secure(client: &KubeletClient, location: &Location, stream: TcpStream) 
     let name = ServerName::try_from(location.host.clone()).map_err(io::Error::other)?;
     let stream = TlsConnector::from(Arc::clone(tls)).connect(name, stream).await?;
     Ok(Box::new(stream))
-}
-
-/// A body on its way from one server through another.
-struct Relay(Incoming);
-
-impl http_body::Body for Relay {
-    type Data = Bytes;
-    type Error = io::Error;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let frame = ready!(Pin::new(&mut self.0).poll_frame(cx));
-        Poll::Ready(frame.map(|frame| frame.map_err(io::Error::other)))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.0.is_end_stream()
-    }
 }

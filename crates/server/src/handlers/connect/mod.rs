@@ -14,7 +14,10 @@ use http::{HeaderValue, StatusCode, header};
 pub use self::forward::KubeletClient;
 use self::location::{Location, Route};
 use super::call::Call;
-use crate::http::{Body, Response};
+use crate::{
+    backend::is_upgrade,
+    http::{Body, Response},
+};
 
 /// The most of an answer that is told as the reason why there are no logs.
 const MAX_REASON: usize = 50 * 1024;
@@ -37,7 +40,7 @@ pub(crate) async fn connect(call: &mut Call<'_>, subresource: &str) -> Result<Re
     match subresource {
         "log" => logs(call, &location).await,
         "proxy" => forward::exchange(call, &location).await,
-        _ if !forward::is_upgrade(call.headers) => Err(Status::bad_request("Upgrade request required")),
+        _ if !is_upgrade(call.headers) => Err(Status::bad_request("Upgrade request required")),
         _ => forward::exchange(call, &location).await,
     }
 }
