@@ -1,7 +1,8 @@
 //! Files that somebody else writes anew: the token of a pod's account, and the certificates that vouch for the server.
 //!
 //! They are looked at whenever they are needed and read again when they are other ones, so that what comes first after
-//! a rotation has the new one already; client-go may take minutes. While a file cannot be read, what it said last counts.
+//! a rotation has the new one already; client-go may take minutes. While a file cannot be read, what it said last
+//! counts.
 
 use std::{
     fmt, fs, io,
