@@ -6,7 +6,7 @@ use k8s_openapi::{
         core::v1::{Container, PodSpec, PodTemplateSpec},
     },
     apimachinery::pkg::{
-        apis::meta::v1::{LabelSelector, ObjectMeta},
+        apis::meta::v1::{LabelSelector, ObjectMeta, Time},
         util::intstr::IntOrString,
     },
 };
@@ -56,6 +56,8 @@ fn replica_set(text: &str, at: usize) -> ReplicaSet {
     let mut set = ReplicaSet::default();
     set.metadata.name = Some(words[0].to_owned());
     set.metadata.uid = Some(format!("uid {at}"));
+    let age = std::time::Duration::from_secs(at as u64);
+    set.metadata.creation_timestamp = Some(Time(start().saturating_add(age).unwrap()));
     let spec = set.spec.get_or_insert_default();
     spec.replicas = words[1].parse().ok();
     spec.template = Some(template(words[0]));
@@ -76,14 +78,17 @@ fn replica_set(text: &str, at: usize) -> ReplicaSet {
 }
 
 /// What becomes of the sizes in one step, in the order in which they are written.
-fn check(wanted: &str, sets: &[&str], expected: &str) {
+fn step(wanted: &str, sets: &[&str]) -> Vec<String> {
     let sets: Vec<ReplicaSet> = sets.iter().enumerate().map(|(at, text)| replica_set(text, at)).collect();
     let plan = plan(&deployment(wanted), &sets, |_| Vec::new(), start());
     let created = plan.create.iter().map(|(set, _)| format!("+{}", sizes::replicas(set)));
     let changed = plan.update.iter().filter(|(_, told)| told.is_some());
     let changed = changed.map(|(set, _)| format!("{} {}", set.metadata.name.as_ref().unwrap(), sizes::replicas(set)));
-    let found: Vec<String> = created.chain(changed).collect();
-    assert_eq!(found.join(", "), expected, "{wanted} of {sets:?}");
+    created.chain(changed).collect()
+}
+
+fn check(wanted: &str, sets: &[&str], expected: &str) {
+    assert_eq!(step(wanted, sets).join(", "), expected, "{wanted} of {sets:?}");
 }
 
 #[test]
@@ -124,6 +129,38 @@ fn scaling() {
     check("5 3 2", &["old 8 8 10 13", "new 5 5 10 13"], "old 5, new 3");
     check("0 3 2", &["old 8 8 10 13", "new 5 5 10 13"], "old 0, new 0");
     check("100 0 1", &["old 5 5 10 10", "new 5 5 10 10"], "old 50, new 50");
+}
+
+/// Upstream's cases, the oldest set first.
+#[test]
+fn scaling_in_the_middle_of_a_rollout() {
+    let check = |wanted: &str, sets: &[&str], expected: &str| {
+        let mut found = step(wanted, sets);
+        found.sort_unstable();
+        let mut expected: Vec<&str> = expected.split(", ").filter(|one| !one.is_empty()).collect();
+        expected.sort_unstable();
+        assert_eq!(found, expected, "{wanted} of {sets:?}");
+    };
+    check("10 0 0", &["old 3 3 5 5", "new 2 2 5 5"], "old 6, new 4");
+    check("3 0 0", &["old 3 3 5 5", "new 2 2 5 5"], "old 2, new 1");
+    check("4 0 0", &["old 1 1 9 9", "new 8 8 9 9"], "new 4, old 0");
+    check("10 0 0", &["older 2 2 7 7", "old 3 3 7 7", "new 2 2 7 7"], "old 4, new 3, older 3");
+    check("8 0 0", &["older 3 3 13 13", "old 8 8 13 13", "new 2 2 13 13"], "old 5, older 2, new 1");
+    // What is left over goes to the newest, and is taken from the oldest.
+    check("4 0 0", &["older 1 1 3 3", "old 1 1 3 3", "new 1 1 3 3"], "new 2");
+    check("2 0 0", &["older 1 1 3 3", "old 1 1 3 3", "new 1 1 3 3"], "older 0");
+    // Also when there is no set of the newest template yet.
+    check("5 0 0", &["older 2 2 4 4", "old 2 2 4 4"], "old 3");
+    check("14 0 0", &["older 3 3 10 10", "old 7 7 10 10"], "old 10, older 4");
+    check("0 0 0", &["older 1 1 6 6", "old 2 2 6 6", "new 3 3 6 6"], "new 0, old 0, older 0");
+    check("6 0 0", &["older 0 0 6 6", "old 0 0 6 6", "new 0 0 6 6"], "new 6");
+    // One of them was not written the last time.
+    check("5 0 0", &["older 1 1 5 5", "old 1 1 3 3", "new 2 2 5 5"], "old 2");
+    // With room for more than are wanted, and with more room than before.
+    check("20 2 0", &["old 6 6 10 12", "new 6 6 10 12"], "new 11, old 11");
+    check("50 6 0", &["old 8 8 10 13", "new 5 5 10 13"], "old 34, new 22");
+    // All are there, but do not work: those that do are left alone.
+    check("2 1 1", &["old 1 1 2 3", "new 2 0 2 3"], "");
 }
 
 #[test]
