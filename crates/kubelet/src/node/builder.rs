@@ -213,7 +213,6 @@ impl NodeBuilder {
         let allocatable = (of("cpu").map_or(0, |q| q.milli_value()), of("memory").map_or(0, |q| q.value()));
         let recorder =
             EventRecorder::for_host(&self.client, "kubelet", &self.name, self.clock.clone(), self.ids.clone());
-        let root = self.root.clone();
         let shared = Shared {
             name: self.name,
             client: self.client,
@@ -239,7 +238,7 @@ impl NodeBuilder {
             services,
             _factories: factories,
             static_pods: self.static_pods,
-            signals: self.signals.unwrap_or_else(|| Arc::new(move || machine::signals(&root))),
+            signals: self.signals,
             thresholds: self.thresholds,
         }
     }

@@ -21,9 +21,13 @@ impl Node {
         }
     }
 
-    /// What is left on this machine, of the disk that images are on too where there are any.
+    /// What is left on this machine, of the disk that images are on too where there are any; or what those say who were
+    /// named instead.
     pub(super) async fn look_at_machine(&self) -> Signals {
-        let signals = (self.signals)();
+        if let Some(source) = &self.signals {
+            return source();
+        }
+        let signals = machine::signals(&self.shared.root);
         match self.shared.runtime.images().await {
             Ok(Some(there)) => signals.with_images(&there.place),
             _ => signals,

@@ -61,7 +61,7 @@ pub struct Node {
     services: SharedIndexInformer<Service>,
     _factories: [SharedInformerFactory; 2],
     static_pods: Option<PathBuf>,
-    signals: SignalSource,
+    signals: Option<SignalSource>,
     thresholds: Thresholds,
 }
 
@@ -97,7 +97,8 @@ impl Node {
                 async move { services.run().await }
             }),
         ];
-        let mut health = eviction::health(&(self.signals)(), &self.thresholds, self.not_ready().await);
+        let signals = self.look_at_machine().await;
+        let mut health = eviction::health(&signals, &self.thresholds, self.not_ready().await);
         let registered = tokio::select! {
             node = self.register(&health) => node,
             () = stop.stopped() => return,
