@@ -144,34 +144,46 @@ proptest! {
         before in prop::collection::vec(happening(), 0..12),
         after in prop::collection::vec(happening(), 1..8),
     ) {
-        let profile = Profile::default();
-        let profiles: Arc<[Profile]> = vec![profile.clone()].into();
-        let second = Duration::from_secs(1);
-        let mut game = Game {
-            core: cluster("node n9 cpu=100m pods=0"),
-            queue: SchedulingQueue::new(profiles, second, second),
-            residents: Vec::new(),
-            count: 0,
-            now: Moment(second),
-        };
-        for happening in &before {
-            game.happens(happening);
-        }
-        let pod = info(PODS[pod]);
-        game.queue.add(Arc::clone(&pod), game.now);
-        let mut queued = game.queue.pop().unwrap();
-        let Outcome::Unschedulable { diagnosis, .. } = game.core.schedule(&profile, &pod) else { return Ok(()) };
-        queued.unschedulable_plugins = diagnosis.unschedulable_plugins;
-        game.queue.add_unschedulable(queued, game.now);
-        for happening in &after {
-            game.happens(happening);
-            let fits = matches!(game.core.schedule(&profile, &pod), Outcome::Placed { .. });
-            if game.queue.sizes().unschedulable == 0 {
-                return Ok(());
-            }
-            prop_assert!(!fits, "forgotten after {:?}: {}", happening, diagnosis_of(&mut game, &profile, &pod));
-        }
+        play(pod, &before, &after)?;
     }
+}
+
+/// Plays a game in which a pod is refused, and looks whether it is tried again once it would fit.
+fn play(pod: usize, before: &[Happening], after: &[Happening]) -> Result<(), TestCaseError> {
+    let profile = Profile::default();
+    let profiles: Arc<[Profile]> = vec![profile.clone()].into();
+    let second = Duration::from_secs(1);
+    let mut game = Game {
+        core: cluster("node n9 cpu=100m pods=0"),
+        queue: SchedulingQueue::new(profiles, second, second),
+        residents: Vec::new(),
+        count: 0,
+        now: Moment(second),
+    };
+    for happening in before {
+        game.happens(happening);
+    }
+    let pod = info(PODS[pod]);
+    game.queue.add(Arc::clone(&pod), game.now);
+    let mut queued = game.queue.pop().unwrap();
+    let Outcome::Unschedulable { diagnosis, .. } = game.core.schedule(&profile, &pod) else { return Ok(()) };
+    queued.unschedulable_plugins = diagnosis.unschedulable_plugins;
+    game.queue.add_unschedulable(queued, game.now);
+    for happening in after {
+        game.happens(happening);
+        let fits = matches!(game.core.schedule(&profile, &pod), Outcome::Placed { .. });
+        if game.queue.sizes().unschedulable == 0 {
+            return Ok(());
+        }
+        prop_assert!(!fits, "forgotten after {:?}: {}", happening, diagnosis_of(&mut game, &profile, &pod));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_node_that_goes_takes_its_pods_out_of_the_zone() {
+    let before = [Happening::Node(1, 0), Happening::Node(0, 2), Happening::Arrives(0, 5)];
+    play(6, &before, &[Happening::NodeGone(0)]).unwrap();
 }
 
 fn diagnosis_of(game: &mut Game, profile: &Profile, pod: &Arc<PodInfo>) -> String {
