@@ -1,6 +1,6 @@
 //! The road of a request, from the outside in: what it asks, who asks, whether they may, and who answers.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use capstan_api::{
@@ -49,7 +49,11 @@ pub struct InProcessUser(pub UserInfo);
 pub(crate) async fn answer_request(server: &Arc<Inner>, request: Request) -> Response {
     let (mut parts, body) = request.into_parts();
     let id = audit_id(&parts.headers, &*server.registry.ids);
-    let mut response = catch_panic(walk(server, &mut parts, body, &id)).await;
+    // Pinned here and handed on by reference: what is handed on by value is kept twice in the state of the task.
+    let mut response = {
+        let walking = pin!(walk(server, &mut parts, body, &id));
+        catch_panic(walking).await
+    };
     response.headers_mut().insert(AUDIT_ID, id);
     gzip(&parts.headers, response)
 }
@@ -134,7 +138,7 @@ impl Asked<'_> {
             Ok(_) if !decision.is_allowed() => refuse(parts, &forbidden(&attributes, decision.reason())),
             Ok(_permit) => {
                 let clock = Arc::clone(&server.registry.clock);
-                let answer = self.answer(parts, body, &user, warnings);
+                let answer = pin!(self.answer(parts, body, &user, warnings));
                 match timeout {
                     None => answer.await,
                     Some(timeout) => with_timeout(&*clock, timeout, answer).await,
@@ -291,7 +295,7 @@ impl Asked<'_> {
         let elsewhere = server.aggregator.remote_for(info).or_else(|| server.aggregator.openapi_for(&info.path));
         if let Some(remote) = elsewhere {
             let forwarded = Forwarded { info, user, audit_id: id, parts, body };
-            return server.aggregator.forward(&remote, forwarded).await;
+            return Box::pin(server.aggregator.forward(&remote, forwarded)).await;
         }
         let headers = parts.headers.clone();
         let wishes = wishes(&headers, url.query, query);
@@ -305,7 +309,7 @@ impl Asked<'_> {
                 Err(status) => return fail(&status),
             };
             let target = parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-            return extension::answer(&extension, (&parts.method, target, &headers), body, wishes).await;
+            return Box::pin(extension::answer(&extension, (&parts.method, target, &headers), body, wishes)).await;
         }
         let gvr = GroupVersionResource::new(&*info.api_group, &*info.api_version, &*info.resource);
         let known = server.registry.resource(&gvr);

@@ -1,6 +1,6 @@
 //! Which paths and methods there are for built-in resources, and which forms they take and give. What is not among them
-//! is refused before anybody looks at the rest of a request: first a path that is not there, then a method that its path
-//! does not have, then a patch of an unknown type, then a form that nobody writes.
+//! is refused before anybody looks at the rest of a request: first a path that is not there, then a method that it does
+//! not have, then a patch of an unknown type, then a form that nobody writes.
 
 use capstan_api::{
     Status,

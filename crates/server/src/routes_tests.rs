@@ -51,3 +51,12 @@ async fn what_is_not_served_is_refused_as_upstream_does() {
         assert_eq!(said.trim_end().replace('\n', "\\n"), message, "{line}");
     }
 }
+
+/// There are as many of these as there are requests under way, and each is moved more than once before it runs.
+#[tokio::test]
+async fn a_request_under_way_is_small() {
+    let server = Server::start(Arc::new(Memory::new(Options::default())), Config::default()).await.unwrap();
+    let request: Request = http::Request::builder().uri("/").body(Body::empty()).unwrap();
+    let answering = server.answer(request);
+    assert!(size_of_val(&answering) < 8 * 1024, "{} bytes", size_of_val(&answering));
+}

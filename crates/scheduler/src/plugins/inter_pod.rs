@@ -247,7 +247,7 @@ impl Plugin for InterPodAffinity {
         const {
             &[
                 ClusterEvent::new(R::Pod, A::ADD.or(A::UPDATE_POD_LABEL).or(A::DELETE)),
-                // With a node its pods are gone from their zone, before anybody deletes them. (Upstream waits for that.)
+                // With a node its pods are gone from their zone before they are deleted. (Upstream waits for that.)
                 ClusterEvent::new(R::Node, A::ADD.or(A::DELETE).or(A::UPDATE_NODE_LABEL)),
             ]
         }

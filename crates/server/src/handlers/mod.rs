@@ -6,6 +6,7 @@
 
 pub(crate) mod call;
 pub(crate) mod components;
+pub(crate) mod condition;
 pub(crate) mod connect;
 pub(crate) mod create;
 pub(crate) mod decode;
@@ -76,25 +77,28 @@ async fn answer(call: &mut Call<'_>) -> Result<Response, Status> {
         }
         return Err(Status::bad_request("name must be provided"));
     }
+    // Writes need much more room than reads, which are not to carry it along.
     match (&*resource.gvr.resource, &*subresource) {
-        ("pods", "binding") | ("bindings", "") => return pods::bind(call).await,
+        ("pods", "binding") | ("bindings", "") => return Box::pin(pods::bind(call)).await,
         ("componentstatuses", "") => return components::components(call),
-        ("pods", "eviction") => return pods::evict(call).await,
-        ("serviceaccounts", "token") => return token::request(call).await,
-        (_, "scale") => return scale::dispatch(call, &verb).await,
-        (_, "") if resource.stored.is_none() && verb == "create" => return reviews::review(call).await,
-        (_, "attach" | "exec" | "log" | "portforward" | "proxy") => return connect::connect(call, &subresource).await,
+        ("pods", "eviction") => return Box::pin(pods::evict(call)).await,
+        ("serviceaccounts", "token") => return Box::pin(token::request(call)).await,
+        (_, "scale") => return Box::pin(scale::dispatch(call, &verb)).await,
+        (_, "") if resource.stored.is_none() && verb == "create" => return Box::pin(reviews::review(call)).await,
+        (_, "attach" | "exec" | "log" | "portforward" | "proxy") => {
+            return Box::pin(connect::connect(call, &subresource)).await;
+        }
         _ => {}
     }
     match &*verb {
         "get" => read::get(call).await,
         "list" => read::list(call).await,
         "watch" => watch::watch(call).await,
-        "create" => create::create(call).await,
-        "update" => update::update(call).await,
-        "patch" => patch::patch(call).await,
-        "delete" => delete::delete(call).await,
-        "deletecollection" => delete::delete_collection(call).await,
+        "create" => Box::pin(create::create(call)).await,
+        "update" => Box::pin(update::update(call)).await,
+        "patch" => Box::pin(patch::patch(call)).await,
+        "delete" => Box::pin(delete::delete(call)).await,
+        "deletecollection" => Box::pin(delete::delete_collection(call)).await,
         _ => Err(not_allowed(call, &verb)),
     }
 }

@@ -11,8 +11,9 @@ use capstan_storage::Op;
 
 use super::{
     call::{Admitted, Call, meta, metadata_mut},
+    condition::wrong_object,
     decode, delete,
-    write::{Current, wrong_object},
+    write::Current,
 };
 use crate::{
     http::Response,

@@ -137,7 +137,8 @@ where
             request.extensions_mut().insert(signal.clone());
             let service = service.clone();
             async move {
-                let answer = catch_panic(answer(service, request)).await;
+                let answering = pin!(answer(service, request));
+                let answer = catch_panic(answering).await;
                 Ok::<_, Infallible>(answer.map(|body| Download { body, _busy: busy }))
             }
         })

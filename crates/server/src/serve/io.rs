@@ -25,8 +25,8 @@ const GATHERED: usize = 32 * 1024;
 /// A socket, with TLS or without.
 ///
 /// What HTTP writes is gathered, and sent when the connection has nothing more to write at the moment ([`Sending`]):
-/// HTTP/2 flushes after every frame, and a system call and a record of TLS for each cost more than all the rest of a small
-/// answer, or of an event that a hundred watches of one connection wait for.
+/// HTTP/2 flushes after every frame, and a system call and a record of TLS for each cost more than all the rest of a
+/// small answer, or of an event that a hundred watches of one connection wait for.
 pub(super) struct ClientIo<S>(Arc<Mutex<Socket<S>>>);
 
 /// The other end of a [`ClientIo`]: whoever drives the connection sends what was gathered.
