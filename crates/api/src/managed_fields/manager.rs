@@ -216,7 +216,20 @@ impl FieldManager<'_> {
         self.check_kind(&config)?;
         let entries = match self.before_first_apply(live, entries, now) {
             Ok(entries) => entries,
-            Err(failure) => return Err(internal(failure, "failed to create manager for existing fields: ")),
+            Err(failure) => {
+                const PREFIX: &str = "failed to create manager for existing fields: ";
+                // What is stored may be what no configuration could be; then it is said where.
+                let live = Value::Object(live.clone());
+                return Err(match validate(Ty::of(self.schema), &live) {
+                    Err(errors) => {
+                        let shown = self.shown(&live);
+                        ApplyError::Internal(format!(
+                            "{PREFIX}failed to convert new object ({shown}) to smd typed: {errors}"
+                        ))
+                    }
+                    Ok(()) => internal(failure, PREFIX),
+                });
+            }
         };
         if has_entries(&config) {
             return Err(ApplyError::BadRequest("metadata.managedFields must be nil".to_owned()));

@@ -106,6 +106,7 @@ struct Register {
 enum Changed {
     Definition(Str),
     Service(Str),
+    Nothing,
     Expired,
     End,
 }
@@ -131,6 +132,7 @@ impl Register {
             match changed {
                 Changed::Definition(name) => names = self.observe(&name),
                 Changed::Service(name) => _ = names.insert(name),
+                Changed::Nothing => {}
                 Changed::Expired => {
                     // A watch has ended: both begin again, from what there is.
                     let again = (start::watch_all(&self.definitions).await, start::watch_all(&self.services).await);
@@ -202,8 +204,8 @@ fn changed(item: Result<WatchItem, CacheError>, what: fn(Str) -> Changed) -> Cha
     match item {
         Ok(WatchItem::Event(event)) => what(Str::from(event.object().name())),
         Err(CacheError::Closed) => Changed::End,
-        // Bookmarks were not asked for.
-        Ok(WatchItem::Bookmark { .. }) | Err(_) => Changed::Expired,
+        Ok(WatchItem::Bookmark { .. }) => Changed::Nothing,
+        Err(_) => Changed::Expired,
     }
 }
 
