@@ -14,9 +14,9 @@ const LEFT: f64 = 64.0;
 /// The room to its right.
 const RIGHT: f64 = 16.0;
 /// The height of a plot of lines, with its axes.
-const HEIGHT: f64 = 260.0;
+const HEIGHT: f64 = 280.0;
 /// The room above and below it.
-const TOP: f64 = 16.0;
+const TOP: f64 = 36.0;
 const BOTTOM: f64 = 44.0;
 
 /// One side's value with the least and the most of its rounds.
@@ -152,7 +152,7 @@ pub(super) fn lines(plot: &Plot, lines: &[Line]) -> String {
     }
     let (middle, bottom) = (LEFT + (WIDTH - LEFT - RIGHT) / 2.0, HEIGHT - 8.0);
     let _ = write!(out, r#"<text class="middle" x="{middle:.1}" y="{bottom:.1}">{}</text>"#, plot.x.0);
-    let _ = write!(out, r#"<text x="0" y="11">{}</text>"#, plot.y.0);
+    let _ = write!(out, r#"<text x="0" y="14">{}</text>"#, plot.y.0);
     for line in lines {
         let mut path = String::new();
         for (at, point) in line.points.iter().enumerate() {
