@@ -181,11 +181,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientIo<S> {
         let mut guard = self.socket();
         let socket = &mut *guard;
         let total = slices.iter().map(|slice| slice.len()).sum();
-        if socket.gathered.len() + total > GATHERED {
+        // What is large goes its way without being copied, and so does what somebody writes who need not flush.
+        let straight = total > GATHERED || !socket.gathers;
+        if straight || socket.gathered.len() + total > GATHERED {
             ready!(socket.poll_drain(cx))?;
         }
-        // What is large goes its way without being copied.
-        if total > GATHERED {
+        if straight {
             let result = Pin::new(&mut socket.inner).poll_write_vectored(cx, slices);
             return socket.progress(cx, result);
         }
