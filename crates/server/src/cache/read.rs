@@ -148,6 +148,16 @@ impl ResourceCache {
         }
     }
 
+    /// Waits until the cache has come to a revision that may be of other resources: the store is asked how far it is,
+    /// for nothing of this one need follow.
+    ///
+    /// # Errors
+    /// As of [`follow`](Self::follow).
+    pub async fn catch_up(&self, revision: Revision) -> Result<(), CacheError> {
+        self.shared.ask_progress();
+        self.follow(revision).await
+    }
+
     /// The objects that are wanted, in the order of keys.
     ///
     /// # Errors

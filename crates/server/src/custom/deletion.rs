@@ -103,7 +103,7 @@ impl Deletion {
             match self.registry.commit(vec![op], &[&self.definitions]).await {
                 Ok(_) => return Ok(Some(crd)),
                 Err(Refused::Conflict(conflict)) => {
-                    self.definitions.cache.follow(conflict.revision).await.map_err(cache_status)?;
+                    self.definitions.cache.catch_up(conflict.revision).await.map_err(cache_status)?;
                 }
                 Err(Refused::Status(status)) => return Err(status),
             }

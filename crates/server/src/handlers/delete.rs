@@ -188,7 +188,7 @@ async fn delete_one(
                 }
             }
             Err(Refused::Conflict(conflict)) => {
-                stored.cache.follow(conflict.revision).await.map_err(cache_status)?;
+                stored.cache.catch_up(conflict.revision).await.map_err(cache_status)?;
             }
             Err(Refused::Status(status)) => return Err(status),
         }

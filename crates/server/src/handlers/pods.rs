@@ -123,7 +123,7 @@ pub(crate) async fn bind(call: &mut Call<'_>) -> Result<Response, Status> {
         let op = Op::update(stored.key(&namespace, &name), encode(&pod), found.revision);
         match call.server.registry.commit(vec![op], &[&stored]).await {
             Ok(_) => return Ok(form.status(&done())),
-            Err(Refused::Conflict(conflict)) => stored.cache.follow(conflict.revision).await.map_err(cache_status)?,
+            Err(Refused::Conflict(conflict)) => stored.cache.catch_up(conflict.revision).await.map_err(cache_status)?,
             Err(Refused::Status(status)) => return Err(status),
         }
     }
@@ -275,7 +275,7 @@ async fn take_one(call: &Call<'_>, namespace: &str, pod: &str, name: &str, dry_r
         let op = Op::update(stored.key(namespace, name), encode(&budget), found.revision);
         match call.server.registry.commit(vec![op], &[&stored]).await {
             Ok(_) => return Ok(()),
-            Err(Refused::Conflict(conflict)) => stored.cache.follow(conflict.revision).await.map_err(cache_status)?,
+            Err(Refused::Conflict(conflict)) => stored.cache.catch_up(conflict.revision).await.map_err(cache_status)?,
             Err(Refused::Status(status)) => return Err(status),
         }
     }
@@ -330,7 +330,7 @@ async fn mark_disrupted(
         let op = Op::update(stored.key(namespace, name), encode(&pod), found.revision);
         match call.server.registry.commit(vec![op], &[&stored]).await {
             Ok(revision) => return Ok(revision.to_string()),
-            Err(Refused::Conflict(conflict)) => stored.cache.follow(conflict.revision).await.map_err(cache_status)?,
+            Err(Refused::Conflict(conflict)) => stored.cache.catch_up(conflict.revision).await.map_err(cache_status)?,
             Err(Refused::Status(status)) => return Err(status),
         }
     }

@@ -470,7 +470,7 @@ pub(crate) async fn change(call: &mut Call<'_>, change: Change<'_>) -> Result<Wr
 /// Waits until what is decided from is as new as what a commit failed on: else the next try fails on the same.
 async fn follow(touched: &[&registry::Stored], revision: Revision) -> Result<(), Status> {
     for stored in touched {
-        stored.cache.follow(revision).await.map_err(registry::live::cache_status)?;
+        stored.cache.catch_up(revision).await.map_err(registry::live::cache_status)?;
     }
     Ok(())
 }
