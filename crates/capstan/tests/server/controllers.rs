@@ -121,6 +121,11 @@ fn one_leads_and_the_next_one_goes_on() {
     assert!(second.get("/metrics").contains(waits));
     first.end();
     until_held(&door, |holder| !holder.is_empty() && holder != leader);
+    // The server knows of a new leader before the leader does.
+    let leads = "leader_election_master_status{name=\"kube-controller-manager\"} 1";
+    while !second.get("/metrics").contains(leads) || !second.get("/readyz?verbose").contains("[+]informer-sync ok") {
+        std::thread::yield_now();
+    }
     second.end();
     let lease = door.ask("GET", &format!("{LEASES}/kube-controller-manager"), "").unwrap().json();
     assert_eq!(text(&lease, &["spec", "holderIdentity"]), "", "who goes frees the Lease");

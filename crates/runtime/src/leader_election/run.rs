@@ -148,7 +148,8 @@ impl LeaderElection {
         let clock = Arc::clone(&self.clock);
         let deadline = self.elector.deadline();
         let patience = clock.monotonic().plus(self.config.renew_deadline);
-        let releasing = self.elector.is_releasing();
+        // A write is waited for, also when it is time to go: it may have made this one the leader, who frees the Lease.
+        let unheard = self.elector.is_releasing() || matches!(next, Next::Create(_) | Next::Update(..));
         let (slow, lock) = (&self.slow, &mut self.lock);
         let answer = async {
             match next {
@@ -184,7 +185,7 @@ impl LeaderElection {
                 }
             }
         };
-        let ended = race(answer, race(end, stopped(stop, releasing))).await;
+        let ended = race(answer, race(end, stopped(stop, unheard))).await;
         match ended {
             Either::First(input) | Either::Second(Either::First(input)) => input,
             Either::Second(Either::Second(())) => Input::Stop,
@@ -192,9 +193,9 @@ impl LeaderElection {
     }
 }
 
-/// Ready when it is time to go, unless that is known already.
-async fn stopped(stop: &Stop, known: bool) {
-    if known {
+/// Ready when it is time to go, unless that is to be heard later.
+async fn stopped(stop: &Stop, later: bool) {
+    if later {
         std::future::pending::<()>().await;
     }
     stop.stopped().await;
