@@ -40,6 +40,7 @@ VOLATILE = [
     (r"\bv1\.36\.\d+\S*", "VERSION"),
     (r"/tmp/\S*?/scratch\b", "SCRATCH"),
     (r"(?m)(?<=  )(\d+[dhm])?\d+(\.\d+)?(ms|s|m|h)(?=  |$| \()", "AGE"),
+    (r"\b\d{3,}d\b", "DAYS"),
     (r"^[IWE]\d{4} [\d:.]+ +\d+ ", "LOG "),
 ]
 

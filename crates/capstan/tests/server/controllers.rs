@@ -127,6 +127,8 @@ fn one_leads_and_the_next_one_goes_on() {
         std::thread::yield_now();
     }
     second.end();
+    let lease = door.ask("GET", &format!("{LEASES}/kube-controller-manager"), "").unwrap().json();
+    assert_eq!(text(&lease, &["spec", "holderIdentity"]), "", "who goes frees the Lease");
     drop(server);
     std::fs::remove_dir_all(&directory).unwrap();
 }

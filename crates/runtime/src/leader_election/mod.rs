@@ -118,8 +118,14 @@ pub enum Change {
 enum State {
     Idle,
     Getting,
-    Writing { record: LeaderElectionRecord, asked: Moment },
-    Releasing,
+    Writing {
+        record: LeaderElectionRecord,
+        asked: Moment,
+    },
+    /// It goes. The Lease is freed, and if that fails, read and freed once more if it is still this one's.
+    Releasing {
+        again: bool,
+    },
     Stopped,
 }
 
@@ -191,7 +197,7 @@ impl LeaderElector {
     /// Whether it goes, and frees the Lease.
     #[must_use]
     pub fn is_releasing(&self) -> bool {
-        matches!(self.state, State::Releasing)
+        matches!(self.state, State::Releasing { .. })
     }
 
     /// When to step with [`Input::Deadline`], even if an answer is outstanding.
@@ -216,9 +222,22 @@ impl LeaderElector {
 
     fn advance(&mut self, now: Moment, date: Timestamp, input: Input, changes: &mut Vec<Change>) -> Next {
         let state = std::mem::replace(&mut self.state, State::Idle);
-        if matches!(state, State::Stopped | State::Releasing) {
-            self.state = State::Stopped;
-            return Next::Stopped;
+        match (&state, &input) {
+            (State::Releasing { again: true }, Input::Failed) => {
+                self.state = State::Releasing { again: false };
+                return Next::Get;
+            }
+            (State::Releasing { again: false }, Input::Found(held, version))
+                if held.holder_identity == self.config.identity =>
+            {
+                self.state = State::Releasing { again: false };
+                return Next::Update(released(held, date), version.clone());
+            }
+            (State::Stopped | State::Releasing { .. }, _) => {
+                self.state = State::Stopped;
+                return Next::Stopped;
+            }
+            _ => {}
         }
         if input == Input::Stop {
             return self.stop(now, date, changes);
@@ -326,18 +345,22 @@ impl LeaderElector {
         self.state = State::Stopped;
         match self.observed.take() {
             Some(observed) if led => {
-                self.state = State::Releasing;
-                let record = LeaderElectionRecord {
-                    holder_identity: String::new(),
-                    lease_duration_seconds: 1,
-                    acquire_time: date,
-                    renew_time: date,
-                    leader_transitions: observed.record.leader_transitions,
-                };
-                Next::Update(record, observed.version)
+                self.state = State::Releasing { again: true };
+                Next::Update(released(&observed.record, date), observed.version)
             }
             _ => Next::Stopped,
         }
+    }
+}
+
+/// What a Lease says that its holder gave back.
+fn released(held: &LeaderElectionRecord, date: Timestamp) -> LeaderElectionRecord {
+    LeaderElectionRecord {
+        holder_identity: String::new(),
+        lease_duration_seconds: 1,
+        acquire_time: date,
+        renew_time: date,
+        leader_transitions: held.leader_transitions,
     }
 }
 
@@ -406,6 +429,22 @@ mod tests {
         assert_eq!((record.holder_identity.as_str(), version.as_str()), ("", "1"));
         assert!(!a.is_leader(now));
         assert_eq!(a.step(now, date(now), Input::Written("2".to_owned())).1, Next::Stopped);
+    }
+
+    #[test]
+    fn who_fails_to_free_the_lease_tries_once_more() {
+        let now = Moment::default();
+        for (holder, frees) in [("a", true), ("b", false)] {
+            let mut a = elector("a");
+            for input in [Input::Waited, Input::NotFound, Input::Written("1".to_owned()), Input::Stop] {
+                a.step(now, date(now), input);
+            }
+            assert_eq!(a.step(now, date(now), Input::Failed).1, Next::Get);
+            let held = LeaderElectionRecord { holder_identity: holder.to_owned(), ..Default::default() };
+            let next = a.step(now, date(now), Input::Found(held, "2".to_owned())).1;
+            assert_eq!(matches!(&next, Next::Update(_, version) if version == "2"), frees, "{next:?}");
+            assert_eq!(a.step(now, date(now), Input::Failed).1, Next::Stopped);
+        }
     }
 
     /// A candidate in a bad world: it may stand still, and its requests may take long, be lost, or be done unseen.

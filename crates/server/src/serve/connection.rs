@@ -73,6 +73,8 @@ pub(super) fn http(limits: &Limits, clock: &SharedClock) -> auto::Builder<TokioE
     http.http2()
         .timer(timer)
         .max_concurrent_streams(limits.streams)
+        // As Go's server counts. Who ends takes back all its watches at once, some of them before they were looked at.
+        .max_pending_accept_reset_streams(4 * limits.streams as usize)
         .max_header_list_size(limits::HEADER_BYTES)
         .initial_stream_window_size(limits::STREAM_WINDOW)
         .initial_connection_window_size(limits::CONNECTION_WINDOW)

@@ -98,3 +98,37 @@ async fn requests_that_are_taken_back_leave_nothing_behind() {
     }
     server.is_well().await;
 }
+
+/// A frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+#[tokio::test]
+async fn who_takes_back_many_requests_at_once_is_answered_the_next() {
+    const HEADERS: u8 = 1;
+    const RST_STREAM: u8 = 3;
+    const SETTINGS: u8 = 4;
+    const GOAWAY: u8 = 7;
+    let server = Server::start().await;
+    let mut stream = server.connect().await;
+    let get = [&[0x82, 0x86, 0x84, 0x01, 1][..], b"a"].concat();
+    let mut sent = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &frame(SETTINGS, 0, 0, &[])].concat();
+    for request in 0..200 {
+        sent.extend(frame(HEADERS, 5, 2 * request + 1, &get));
+        sent.extend(frame(RST_STREAM, 0, 2 * request + 1, &[0, 0, 0, 8]));
+    }
+    sent.extend(frame(HEADERS, 5, 401, &get));
+    stream.write_all(&sent).await.unwrap();
+    loop {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).await.unwrap();
+        let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+        stream.read_exact(&mut payload).await.unwrap();
+        assert_ne!(head[3], GOAWAY, "it is not sent away: {payload:?}");
+        if head[3] == HEADERS && head[5..] == 401u32.to_be_bytes() {
+            return;
+        }
+    }
+}
