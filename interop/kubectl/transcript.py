@@ -23,6 +23,7 @@ TIMEOUT = 90
 
 # In this order: what stands first is not seen by what follows.
 VOLATILE = [
+    (r"^[IWE]\d{4} [\d:.]+ +\d+ ", "LOG "),
     (r"eyJ[\w-]+\.[\w-]+\.[\w-]+", "TOKEN"),
     (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UID"),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME"),
@@ -41,7 +42,6 @@ VOLATILE = [
     (r"/tmp/\S*?/scratch\b", "SCRATCH"),
     (r"(?m)(?<=  )(\d+[dhm])?\d+(\.\d+)?(ms|s|m|h)(?=  |$| \()", "AGE"),
     (r"\b\d{3,}d\b", "DAYS"),
-    (r"^[IWE]\d{4} [\d:.]+ +\d+ ", "LOG "),
 ]
 
 
