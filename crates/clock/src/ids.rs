@@ -1,6 +1,7 @@
 //! Identity and randomness.
 
 use std::{
+    cell::RefCell,
     fmt,
     sync::{
         Arc,
@@ -13,6 +14,8 @@ pub type SharedIds = Arc<dyn Ids>;
 
 /// The letters and digits of generated names: no vowels and none that look alike, so that no word appears by chance.
 const SUFFIX_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// Where uids, suffixes of generated names and jitter come from.
 ///
@@ -46,15 +49,14 @@ pub trait Ids: fmt::Debug + Send + Sync + 'static {
         self.fill(&mut b);
         b[6] = b[6] & 0x0f | 0x40;
         b[8] = b[8] & 0x3f | 0x80;
-        let n = u128::from_be_bytes(b);
-        format!(
-            "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
-            (n >> 96) as u32,
-            (n >> 80) as u16,
-            (n >> 64) as u16,
-            (n >> 48) as u16,
-            n & 0xffff_ffff_ffff
-        )
+        let mut uid = String::with_capacity(36);
+        for (at, byte) in b.into_iter().enumerate() {
+            if matches!(at, 4 | 6 | 8 | 10) {
+                uid.push('-');
+            }
+            uid.extend([byte >> 4, byte & 0xf].map(|digit| char::from(HEX[usize::from(digit)])));
+        }
+        uid
     }
 
     /// What `generateName` appends: `length` letters and digits.
@@ -67,11 +69,38 @@ pub trait Ids: fmt::Debug + Send + Sync + 'static {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OsIds;
 
+/// What was asked for at once and not given out yet: asking is a system call, and every object that is made needs 16
+/// bytes.
+struct Drawn {
+    bytes: [u8; 512],
+    left: usize,
+}
+
+thread_local! {
+    static DRAWN: RefCell<Drawn> = const { RefCell::new(Drawn { bytes: [0; 512], left: 0 }) };
+}
+
 impl Ids for OsIds {
-    #[expect(clippy::disallowed_methods, reason = "the one place where the operating system is asked")]
     fn fill(&self, bytes: &mut [u8]) {
-        getrandom::fill(bytes).expect("the operating system has randomness");
+        DRAWN.with_borrow_mut(|drawn| {
+            if bytes.len() > drawn.bytes.len() / 4 {
+                return ask(bytes);
+            }
+            if bytes.len() > drawn.left {
+                ask(&mut drawn.bytes);
+                drawn.left = drawn.bytes.len();
+            }
+            let (rest, taken) = drawn.bytes[..drawn.left].split_at_mut(drawn.left - bytes.len());
+            bytes.copy_from_slice(taken);
+            taken.fill(0);
+            drawn.left = rest.len();
+        });
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place where the operating system is asked")]
+fn ask(bytes: &mut [u8]) {
+    getrandom::fill(bytes).expect("the operating system has randomness");
 }
 
 /// The same sequence for the same seed: for simulations that can be replayed.

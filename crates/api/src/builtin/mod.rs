@@ -62,6 +62,15 @@ pub fn resource(resource: &GroupVersionResource) -> Option<&'static Kind> {
 /// The schema of a kind: one that is served, one of a subresource, a list, options, or a `Status`.
 #[must_use]
 pub fn schema(kind: &GroupVersionKind) -> Option<Schema> {
+    static SERVED: LazyLock<Box<[OnceLock<Option<Schema>>]>> =
+        LazyLock::new(|| (0..index::RESOURCES).map(|_| OnceLock::new()).collect());
+    match BY_KIND.position([&kind.group, &kind.version, &kind.kind]) {
+        Some(at) => SERVED[at].get_or_init(|| find_schema(kind)).clone(),
+        None => find_schema(kind),
+    }
+}
+
+fn find_schema(kind: &GroupVersionKind) -> Option<Schema> {
     let own = package(&kind.group, &kind.version).and_then(|package| kind_type(package, &kind.kind));
     own.or_else(|| kind_type(META, &kind.kind)).map(rooted_at)
 }
@@ -112,8 +121,14 @@ fn kind_type(package: &str, kind: &str) -> Option<usize> {
     index::find_type(&format!("{package}.{kind}")).filter(|&ty| index::type_head(ty).kind)
 }
 
-/// The rows of the table in order of group, version and a name: every request looks one up, often more than once.
-struct Rows(Box<[([&'static str; 3], usize)]>);
+/// The rows of the table by group, version and a name: every request looks one up, often more than once.
+struct Rows {
+    rows: Box<[([&'static str; 3], usize)]>,
+    /// Which of the rows has a hash, or the next one behind it that is free. [`FREE`] where none is.
+    slots: Box<[u16]>,
+}
+
+const FREE: u16 = u16::MAX;
 
 static BY_KIND: LazyLock<Rows> = LazyLock::new(|| Rows::by(|[_, _, kind, ..]| kind));
 static BY_RESOURCE: LazyLock<Rows> = LazyLock::new(|| Rows::by(|[_, resource, ..]| resource));
@@ -127,14 +142,44 @@ impl Rows {
         };
         let mut rows: Box<[_]> = (0..index::RESOURCES).map(row).collect();
         rows.sort();
-        Rows(rows)
+        let mut slots = vec![FREE; (4 * rows.len()).next_power_of_two()].into_boxed_slice();
+        for (number, (names, _)) in (0..FREE).zip(&*rows) {
+            let mut slot = hash(*names) % slots.len();
+            while slots[slot] != FREE {
+                slot = (slot + 1) % slots.len();
+            }
+            slots[slot] = number;
+        }
+        Rows { rows, slots }
     }
 
     /// The first row of these names.
     fn find(&self, names: [&str; 3]) -> Option<&'static Kind> {
-        let at = self.0.partition_point(|(row, _)| *row < names);
-        self.0.get(at).filter(|(row, _)| *row == names).map(|(_, at)| kind::row(*at))
+        self.position(names).map(kind::row)
     }
+
+    /// Where the table has it.
+    fn position(&self, names: [&str; 3]) -> Option<usize> {
+        let mut slot = hash(names) % self.slots.len();
+        loop {
+            let (row, at) = self.rows.get(usize::from(self.slots[slot]))?;
+            if *row == names {
+                return Some(*at);
+            }
+            slot = (slot + 1) % self.slots.len();
+        }
+    }
+}
+
+/// Firefox's: names are short and nobody chooses them to collide, for what is not in the table is not put in.
+fn hash(names: [&str; 3]) -> usize {
+    let words = names.iter().flat_map(|name| name.as_bytes().chunks(8)).map(|chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_le_bytes(word)
+    });
+    let hash = words.fold(0, |hash: u64, word| (hash.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95));
+    (hash >> 32) as usize
 }
 
 /// Groups, versions, and the packages of their types.

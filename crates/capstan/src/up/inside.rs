@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use capstan_client::Client;
+use capstan_client::{Client, SharedInformerFactory};
 use capstan_server::{
     authentication::SYSTEM_AUTHENTICATED,
     authorization::{SYSTEM_MASTERS, UserInfo},
@@ -11,7 +11,10 @@ use capstan_server::{
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use serde_json::json;
 
-use super::journal::{Journal, Told};
+use super::{
+    clock_and_ids,
+    journal::{Journal, Told},
+};
 use crate::{metrics::create, server::Running};
 
 /// Service accounts of control loops whose names differ from the loops'. The others have a loop's name.
@@ -41,6 +44,9 @@ const ACCOUNTS: [(&str, &str); 24] = [
     ("taint-eviction-controller", "node-controller"),
     ("token-cleaner-controller", "token-cleaner"),
 ];
+
+/// How the control loops call themselves.
+pub(super) const CONTROLLER_MANAGER: &str = "kube-controller-manager";
 
 /// The account of the garbage collector.
 pub(super) const GARBAGE_COLLECTOR: &str = "generic-garbage-collector";
@@ -90,13 +96,22 @@ fn installer() -> UserInfo {
 pub(super) struct Inside<'a> {
     pub(super) running: &'a Running,
     pub(super) journal: Arc<Journal>,
+    /// One informer of each kind for control loops, scheduler and simulated nodes: an object is read once and kept once.
+    pub(super) informers: Arc<SharedInformerFactory>,
 }
 
-impl Inside<'_> {
+impl<'a> Inside<'a> {
+    pub(super) fn new(running: &'a Running, journal: &Arc<Journal>) -> Self {
+        let client = client(running, journal, CONTROLLER_MANAGER, controller_manager(), CONTROLLER_MANAGER);
+        let (clock, ids) = clock_and_ids();
+        // Nobody asks who manages which field, and it is often half of an object.
+        let informers = SharedInformerFactory::new(Arc::new(client), clock, ids).without_managed_fields();
+        Inside { running, journal: Arc::clone(journal), informers: Arc::new(informers) }
+    }
+
     /// A client for a part; `who` is its name in the journal.
     pub(super) fn client(&self, who: &str, user: UserInfo, agent: &str) -> Client {
-        let service = self.running.server.as_user(user);
-        Client::new(Told { service, who: who.into(), journal: Arc::clone(&self.journal) }).with_user_agent(agent)
+        client(self.running, &self.journal, who, user, agent)
     }
 
     /// A client that may do everything.
@@ -128,6 +143,11 @@ impl Inside<'_> {
         create::<ClusterRoleBinding>(&client, binding).await?;
         Ok(self.client("nodes", UserInfo::new(SIMULATED, [SYSTEM_AUTHENTICATED]), "kubelet"))
     }
+}
+
+fn client(running: &Running, journal: &Arc<Journal>, who: &str, user: UserInfo, agent: &str) -> Client {
+    let service = running.server.as_user(user);
+    Client::new(Told { service, who: who.into(), journal: Arc::clone(journal) }).with_user_agent(agent)
 }
 
 #[cfg(test)]

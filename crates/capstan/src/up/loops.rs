@@ -13,12 +13,9 @@ use tokio::task::JoinSet;
 use super::{
     clock_and_ids,
     flags::{Place, UpFlags},
-    inside::{self, GARBAGE_COLLECTOR, Inside},
+    inside::{self, CONTROLLER_MANAGER, GARBAGE_COLLECTOR, Inside},
 };
 use crate::{keys::Keys, metrics::create};
-
-/// How the control loops call themselves.
-const CONTROLLER_MANAGER: &str = "kube-controller-manager";
 
 /// Starts the control loops that the flags choose, and tells how many.
 pub(super) async fn controllers(
@@ -56,6 +53,7 @@ pub(super) async fn controllers(
     let mut context = ControllerContext::new(reader, Arc::clone(&clock), Arc::clone(&ids), stop.clone(), options);
     // What reads the metadata of all objects also deletes them.
     let collector = inside.client(GARBAGE_COLLECTOR, inside::service_account(GARBAGE_COLLECTOR), CONTROLLER_MANAGER);
+    context.informers = Arc::clone(&inside.informers);
     context.metadata = MetadataInformers::new(&collector, clock, ids);
     let loops: Vec<_> = which
         .iter()
@@ -97,5 +95,6 @@ fn default_storage_class() -> serde_json::Value {
 pub(super) fn scheduler(inside: &Inside<'_>, stop: &Stop, tasks: &mut JoinSet<()>) {
     let (clock, ids) = clock_and_ids();
     let client = inside.client("kube-scheduler", inside::scheduler(), "kube-scheduler");
-    tasks.spawn(Scheduler::new(client, clock, ids, SchedulerConfig::default()).run(stop.clone()));
+    let scheduler = Scheduler::new(client, clock, ids, SchedulerConfig::default());
+    tasks.spawn(scheduler.with_informers(Arc::clone(&inside.informers)).run(stop.clone()));
 }

@@ -153,7 +153,7 @@ async fn foreground(flags: &UpFlags, server_flags: &Flags, place: &Place) -> Res
     journal.say("up", format_args!("capstan {} starts", env!("CARGO_PKG_VERSION")));
     let mut progress = Progress::new(&journal);
     let running = server::start(server_flags).await?;
-    let inside = Inside { running: &running, journal: Arc::clone(&journal) };
+    let inside = Inside::new(&running, &journal);
     progress.done_in(running.store_took, "store", &running.store);
     progress.done("api server", &format!("{}, {}", running.url, crate::KUBERNETES));
     crate::metrics::serve(&running, server_flags).await?;
@@ -192,6 +192,7 @@ async fn foreground(flags: &UpFlags, server_flags: &Flags, place: &Place) -> Res
         () = async { while tasks.join_next().await.is_some() {} } => {}
         () = clock.sleep(LOOPS_END_WITHIN) => tasks.shutdown().await,
     }
+    inside.informers.shut_down();
     running.shut_down().await;
     journal.say("up", "has ended");
     state.remove(&place.directory)

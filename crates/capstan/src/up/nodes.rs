@@ -62,7 +62,8 @@ pub(super) async fn start(inside: &Inside<'_>, flags: &UpFlags, place: &Place) -
             let names = (0..flags.nodes).map(|number| format!("{}-{number}", place.name)).collect();
             let (clock, ids) = clock_and_ids();
             let client = inside.simulated_nodes().await?;
-            tasks.spawn(simulated::Nodes::new(client, clock, ids, names).run(stop));
+            let nodes = simulated::Nodes::new(client, clock, ids, names).informers(Arc::clone(&inside.informers));
+            tasks.spawn(nodes.run(stop));
             format!("{}, simulated", flags.nodes)
         }
         _ if flags.nodes > 1 => {

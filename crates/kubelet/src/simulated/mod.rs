@@ -25,8 +25,8 @@ use crate::{
 
 /// How many writes of nodes and leases may be under way at once.
 const MAX_NODE_WRITES: usize = 32;
-/// How long after a registration that failed it is tried again.
-const REGISTER_RETRY: Duration = Duration::from_secs(1);
+/// How long after a registration that failed it is tried again: at first, and at most. It doubles each time.
+const REGISTER_RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(7));
 
 /// Many nodes without machines.
 #[derive(Clone)]
@@ -38,6 +38,7 @@ pub struct Nodes {
     stages: Arc<Vec<Stage>>,
     capacity: BTreeMap<String, String>,
     labels: BTreeMap<String, String>,
+    informers: Option<Arc<SharedInformerFactory>>,
 }
 
 impl std::fmt::Debug for Nodes {
@@ -59,7 +60,15 @@ impl Nodes {
             stages: Arc::new(default_stages()),
             capacity: capacity.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
             labels: BTreeMap::from([("type".to_owned(), "simulated".to_owned())]),
+            informers: None,
         }
+    }
+
+    /// Reads from informers that others in this process have too. Whoever made them ends them.
+    #[must_use]
+    pub fn informers(mut self, informers: Arc<SharedInformerFactory>) -> Self {
+        self.informers = Some(informers);
+        self
     }
 
     /// What their pods do.
@@ -101,26 +110,25 @@ impl Nodes {
 
     /// Runs until told to stop.
     pub async fn run(self, stop: Stop) {
-        let config = Config { field_selector: "spec.nodeName!=".to_owned(), ..Config::default() };
-        let source = Arc::new(self.client.clone());
-        // The factory is kept: informers end with the factory that made them.
-        let factory = SharedInformerFactory::new(source, self.clock.clone(), self.ids.clone());
-        let factory = factory.config(config).without_managed_fields();
+        let is_shared = self.informers.is_some();
+        let factory = self.informers.clone().unwrap_or_else(|| {
+            let config = Config { field_selector: "spec.nodeName!=".to_owned(), ..Config::default() };
+            let own = SharedInformerFactory::new(Arc::new(self.client.clone()), self.clock.clone(), self.ids.clone());
+            Arc::new(own.config(config).without_managed_fields())
+        });
         let informer = factory.informer::<Pod>();
         let changed = Dirty::of(&informer);
-        let watching = tokio::spawn({
-            let informer = informer.clone();
-            async move { informer.run().await }
-        });
+        factory.start();
         let keeping = tokio::spawn(self.clone().keep_nodes());
         let pods = Pods::new(self.client, self.clock, self.ids, self.stages, self.names, informer.lister());
         tokio::select! {
             () = pods.run(&changed) => {}
             () = stop.stopped() => {}
         }
-        factory.shut_down();
+        if !is_shared {
+            factory.shut_down();
+        }
         keeping.abort();
-        watching.abort();
     }
 
     /// Registers all nodes and renews their leases, spread over the interval.
@@ -135,6 +143,7 @@ impl Nodes {
             tasks.spawn(async move {
                 let _permit = permit;
                 let info = nodes.info(index);
+                let mut retry = REGISTER_RETRY.0;
                 loop {
                     let now = nodes.clock.now();
                     if let Ok(node) = register::register(&nodes.client, &info, &Health::default(), now).await {
@@ -142,7 +151,8 @@ impl Nodes {
                         let _ = register::renew_lease(&nodes.client, &info.name, &uid, now).await;
                         return (index, uid);
                     }
-                    nodes.clock.sleep(REGISTER_RETRY).await;
+                    nodes.clock.sleep(retry).await;
+                    retry = REGISTER_RETRY.1.min(2 * retry);
                 }
             });
         }

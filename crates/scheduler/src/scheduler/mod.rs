@@ -83,6 +83,7 @@ impl Shared {
 pub struct Scheduler {
     shared: Arc<Shared>,
     ids: SharedIds,
+    informers: Option<Arc<SharedInformerFactory>>,
 }
 
 impl fmt::Debug for Scheduler {
@@ -160,7 +161,14 @@ impl Scheduler {
             in_flight: Arc::new(Semaphore::new(MAX_IN_FLIGHT)),
             waiting: Arc::new(Semaphore::new(MAX_WAITING)),
         };
-        Scheduler { shared: Arc::new(shared), ids }
+        Scheduler { shared: Arc::new(shared), ids, informers: None }
+    }
+
+    /// Reads from informers that others in this process have too. Whoever made them ends them.
+    #[must_use]
+    pub fn with_informers(mut self, informers: Arc<SharedInformerFactory>) -> Self {
+        self.informers = Some(informers);
+        self
     }
 
     /// To look at it while it runs.
@@ -172,8 +180,12 @@ impl Scheduler {
     /// Runs until it is told to stop. Bindings that are on their way then are carried on by their tasks.
     pub async fn run(self, stop: Stop) {
         let shared = self.shared;
-        let source = Arc::new(shared.client.clone());
-        let factory = SharedInformerFactory::new(source, Arc::clone(&shared.clock), self.ids).without_managed_fields();
+        let is_shared = self.informers.is_some();
+        let factory = self.informers.unwrap_or_else(|| {
+            let source = Arc::new(shared.client.clone());
+            let own = SharedInformerFactory::new(source, Arc::clone(&shared.clock), self.ids);
+            Arc::new(own.without_managed_fields())
+        });
         let synced = handlers::register(&factory, &shared);
         factory.start();
         tokio::select! {
@@ -204,6 +216,8 @@ impl Scheduler {
                 () = sleep => {}
             }
         }
-        factory.shut_down();
+        if !is_shared {
+            factory.shut_down();
+        }
     }
 }

@@ -2,11 +2,13 @@
 
 use capstan_api::{GroupResource, Status, status::StatusCause};
 
+use memchr::memmem;
+
 use super::{
     Operation, Plugin, Request,
     common::{NAMESPACES, content, forbidden, is_of},
 };
-use crate::registry::paths;
+use crate::{cache::Object, registry::paths};
 
 /// The namespaces that may not be deleted.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -41,7 +43,7 @@ impl Plugin for NamespaceLifecycle {
         let Some(stored) = request.objects.get(&NAMESPACES, "", namespace) else {
             return Err(Status::not_found(&NAMESPACES, namespace));
         };
-        if operation != Operation::Create || paths::text(&content(&stored), "status.phase") != "Terminating" {
+        if operation != Operation::Create || !is_terminating(&stored) {
             return Ok(());
         }
         let error = format!("unable to create new content in namespace {namespace} because it is being terminated");
@@ -53,6 +55,12 @@ impl Plugin for NamespaceLifecycle {
         });
         Err(status)
     }
+}
+
+/// Read only where the word occurs: every object that is made comes by here.
+fn is_terminating(namespace: &Object) -> bool {
+    memmem::find(&namespace.json, b"Terminating").is_some()
+        && paths::text(&content(namespace), "status.phase") == "Terminating"
 }
 
 /// NamespaceExists, which is off by default: no write in a namespace that is not there.

@@ -158,8 +158,7 @@ pub(crate) fn apply(
 
 /// An empty list of entries asks to forget them, and does not outlive decoding: it is put back.
 pub(crate) fn keep_clearing(body: &[u8], object: &mut Map) {
-    const FIELD: &[u8] = b"managedFields";
-    if !body.windows(FIELD.len()).any(|part| part == FIELD) {
+    if memchr::memmem::find(body, b"managedFields").is_none() {
         return;
     }
     let asked = json::parse(body).ok();

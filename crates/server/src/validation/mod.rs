@@ -396,7 +396,7 @@ fn path_segment(name: &str, prefix: bool) -> Messages {
 }
 
 fn find(gvk: &GroupVersionKind) -> Option<&'static Kind> {
-    KINDS.iter().find(|kind| gvk.group.as_str() == kind.group && gvk.kind.as_str() == kind.kind)
+    KINDS.iter().find(|kind| gvk.kind.as_str() == kind.kind && gvk.group.as_str() == kind.group)
 }
 
 /// What a stored built-in kind without rules of its own demands of its metadata: where it lives and what its names are.
@@ -418,6 +418,10 @@ pub fn validate_create(gvk: &GroupVersionKind, object: &Map) -> ErrorList {
     let mut errors = ErrorList::new();
     if let Some(kind) = find(gvk) {
         run(kind, kind.create, object, read::empty(), &mut errors);
+        // No kind lets more pass as a name than what holds for all.
+        if kind.create.iter().any(|step| matches!(step, Meta | PlainMeta)) {
+            return errors;
+        }
     } else if let Some((namespaced, rule)) = stored(gvk) {
         return validate_metadata(object, namespaced, rule);
     }

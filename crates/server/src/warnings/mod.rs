@@ -91,7 +91,7 @@ pub fn deprecated(gvk: &GroupVersionKind) -> Option<&'static str> {
 }
 
 fn collect(gvk: &GroupVersionKind, pick: fn(&Kind) -> Option<Rule>, new: &Map, old: Option<&Map>) -> Vec<String> {
-    let known = KINDS.iter().find(|kind| gvk.group.as_str() == kind.group && gvk.kind.as_str() == kind.kind);
+    let known = KINDS.iter().find(|kind| gvk.kind.as_str() == kind.kind && gvk.group.as_str() == kind.group);
     let rule = match known {
         Some(kind) => pick(kind),
         None if is_builtin(gvk) => None,
@@ -105,7 +105,8 @@ fn collect(gvk: &GroupVersionKind, pick: fn(&Kind) -> Option<Rule>, new: &Map, o
 }
 
 fn is_builtin(gvk: &GroupVersionKind) -> bool {
-    builtin::kinds().any(|kind| kind.group_version.group == gvk.group && kind.kind == gvk.kind)
+    builtin::kind(gvk).is_some()
+        || builtin::kinds().any(|kind| kind.group_version.group == gvk.group && kind.kind == gvk.kind)
 }
 
 /// What to say about an object that is created, after defaults and the strategy.
