@@ -96,7 +96,7 @@ fn installer() -> UserInfo {
 pub(super) struct Inside<'a> {
     pub(super) running: &'a Running,
     pub(super) journal: Arc<Journal>,
-    /// One informer of each kind for control loops, scheduler and simulated nodes: an object is read once and kept once.
+    /// One informer of each kind for loops, scheduler and simulated nodes: an object is read once and kept once.
     pub(super) informers: Arc<SharedInformerFactory>,
 }
 
