@@ -3,14 +3,16 @@
 use crate::health::Health;
 
 /// What every server answers besides resources, discovery and health.
-const PATHS: [&str; 8] = [
+const PATHS: [&str; 10] = [
     "/.well-known/openid-configuration",
+    "/flagz",
     "/metrics",
     "/metrics/slis",
     "/openapi/v2",
     "/openapi/v3",
     "/openapi/v3/",
     "/openid/v1/jwks",
+    "/statusz",
     "/version",
 ];
 

@@ -47,6 +47,7 @@ mod sha256;
 mod start;
 pub mod validation;
 pub mod warnings;
+mod zpages;
 
 pub use extension::{Answer as ExtensionAnswer, Extension};
 pub use handlers::connect::KubeletClient;

@@ -408,6 +408,9 @@ fn documents(server: &Inner, parts: &Parts, info: &RequestInfo, url: &Url<'_>, w
         "/metrics/slis" => return server.health.slis(),
         path => {
             let now = server.registry.now();
+            if let Some(response) = server.zpages.answer(path, wishes, server.registry.clock.now()) {
+                return response;
+            }
             if path.starts_with("/openapi") {
                 server.openapi.set_custom(custom_documents(server));
             }

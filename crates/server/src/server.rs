@@ -1,6 +1,7 @@
 //! The server as a value: what all requests share, and how it comes to be.
 
 use std::{
+    collections::BTreeMap,
     convert::Infallible,
     fmt,
     net::{IpAddr, Ipv4Addr},
@@ -38,6 +39,7 @@ use crate::{
     road,
     serve::InFlight,
     start,
+    zpages::ZPages,
 };
 
 /// Who decides what may be done.
@@ -91,6 +93,8 @@ pub struct Config {
     pub audit: Option<audit::Recording>,
     /// Who the server is to kubelets; nobody, unless it is said.
     pub kubelet_client: Option<KubeletClient>,
+    /// How the server was started, as `/flagz` tells it.
+    pub flags: BTreeMap<String, String>,
 }
 
 impl Default for Config {
@@ -118,6 +122,7 @@ impl Default for Config {
             proxy_client: None,
             audit: None,
             kubelet_client: None,
+            flags: BTreeMap::new(),
         }
     }
 }
@@ -144,6 +149,7 @@ pub(crate) struct Inner {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) audit: Option<Audit>,
     kubelet_client: OnceLock<KubeletClient>,
+    pub(crate) zpages: ZPages,
 }
 
 impl Inner {
@@ -237,6 +243,7 @@ impl Server {
             health,
             metrics,
             audit,
+            zpages: ZPages { started: config.clock.now(), flags: std::mem::take(&mut config.flags) },
             kubelet_client: config.kubelet_client.take().map_or_else(OnceLock::new, OnceLock::from),
         };
         Ok(Server { inner: Arc::new(inner), _tasks: Arc::new(tasks) })

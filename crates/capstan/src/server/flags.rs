@@ -1,6 +1,6 @@
 //! The flags of `capstan server`: kube-apiserver's names where the meaning is the same.
 
-use std::{net::IpAddr, path::PathBuf};
+use std::{collections::BTreeMap, net::IpAddr, path::PathBuf};
 
 use capstan_api::Duration;
 use capstan_server::{AuthorizationMode, allocation::ServiceCidr};
@@ -16,6 +16,8 @@ pub(crate) enum Storage {
 /// What the flags say.
 #[derive(Clone, Debug)]
 pub(crate) struct Flags {
+    /// What was said, word for word.
+    given: BTreeMap<String, String>,
     pub(crate) data_dir: Option<PathBuf>,
     pub(crate) storage: Option<Storage>,
     pub(crate) write_kubeconfig: Option<PathBuf>,
@@ -70,6 +72,7 @@ pub(crate) struct Flags {
 impl Default for Flags {
     fn default() -> Self {
         Flags {
+            given: BTreeMap::new(),
             data_dir: None,
             storage: None,
             write_kubeconfig: None,
@@ -229,8 +232,21 @@ impl Flags {
                 None => (flag, *rest.next().ok_or_else(|| format!("flag needs an argument: --{flag}"))?),
             };
             self.set(name, value)?;
+            self.given.insert(name.to_owned(), value.to_owned());
         }
         Ok(self)
+    }
+
+    /// All flags and what they are: as they were given, else as the help says.
+    pub(crate) fn shown(&self) -> BTreeMap<String, String> {
+        let mut shown = BTreeMap::new();
+        for line in HELP.lines() {
+            let usual = line.rsplit_once(" (").and_then(|(_, usual)| usual.strip_suffix(')')).unwrap_or_default();
+            let names = line.split([' ', ',']).filter_map(|word| word.strip_prefix("--"));
+            shown.extend(names.map(|name| (name.to_owned(), usual.to_owned())));
+        }
+        shown.extend(self.given.clone());
+        shown
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
@@ -343,6 +359,12 @@ mod tests {
         ]);
         let flags = flags.unwrap();
         assert_eq!((flags.secure_port, flags.anonymous_auth, flags.service_ranges.len()), (0, false, 2));
+        let shown = flags.shown();
+        for (name, value) in
+            [("secure-port", "0"), ("anonymous-auth", "false"), ("audit-log-path", ""), ("serve-metrics", "false")]
+        {
+            assert_eq!(shown.get(name).map(String::as_str), Some(value), "{name}");
+        }
         assert_eq!((flags.authorization, flags.node_ports), (vec![AuthorizationMode::Rbac], 1..=5));
     }
 

@@ -188,6 +188,7 @@ pub(crate) async fn start(flags: &Flags) -> Result<Running, String> {
         proxy_client: front_proxy.shown,
         audit: audit_of(flags, &clock)?,
         kubelet_client: Some(kubelet_client(flags, &pki, &clock)?),
+        flags: flags.shown(),
         ..Config::default()
     };
     let server = Server::start(store, config).await.map_err(|error| error.to_string())?;

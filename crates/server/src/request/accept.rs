@@ -70,7 +70,7 @@ fn pairs(text: &str) -> impl Iterator<Item = (&str, &str)> {
 
 impl<'a> Clause<'a> {
     /// The parameters, in order.
-    pub(super) fn parameters(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+    pub(crate) fn parameters(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
         pairs(self.parameters).filter(|(key, _)| *key != "q").map(|(key, value)| (key, trim(value)))
     }
 }
