@@ -53,7 +53,10 @@ async fn install(server: &Running, from: u64, to: u64) -> Result<(), String> {
         loop {
             match connection.call(Call::get(objects::custom_path(number))).await {
                 Ok(_) => break,
-                Err(CallError::Status(status, _)) if status == 404 && clock.monotonic().0 < PATIENCE => {
+                // Upstream says 429 while it prepares to store what it serves already.
+                Err(CallError::Status(status, _))
+                    if matches!(status.as_u16(), 404 | 429) && clock.monotonic().0 < PATIENCE =>
+                {
                     clock.sleep(TRY).await;
                 }
                 Err(error) => return Err(format!("kind {number} is not served: {error}")),

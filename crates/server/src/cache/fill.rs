@@ -2,6 +2,7 @@
 //! was missed with the differences.
 
 use std::{
+    collections::VecDeque,
     convert::Infallible,
     future::{Future, poll_fn},
     pin::pin,
@@ -11,6 +12,7 @@ use std::{
 
 use capstan_storage::{At, Batch as Stored, KeyValue, Range, ReadError, Revision, WatchItem, WatchRequest};
 use imbl::OrdMap;
+use tokio::task::JoinHandle;
 
 use super::{
     Shared,
@@ -25,6 +27,9 @@ const BATCHES_A_TURN: usize = 64;
 
 /// How many objects are read and encoded before others get their turn.
 const LOAD_PAGE: u32 = 500;
+
+/// How many pages may be on their way to be encoded.
+const LOAD_AHEAD: usize = 8;
 
 type Objects = OrdMap<Arc<str>, Arc<Object>>;
 
@@ -129,25 +134,42 @@ impl Feed {
 
 impl Shared {
     /// Reads a state from the store. What the cache has of it already is taken from there.
-    pub(super) async fn load(&self, at: At) -> Result<Snapshot, ReadError> {
+    pub(super) async fn load(self: &Arc<Self>, at: At) -> Result<Snapshot, ReadError> {
         let known = self.current().objects;
         let mut objects = Objects::new();
+        let mut encoding = VecDeque::new();
         let mut range = Range::prefix(self.resource.prefix.clone()).at(at).limited(LOAD_PAGE);
         loop {
             let page = self.store.range(range.clone()).await?;
-            for item in &page.items {
-                let same = |known: &&Arc<Object>| known.revision == item.mod_revision;
-                let key = str::from_utf8(self.key(&item.key)).unwrap_or_default();
-                let object = known.get(key).filter(same).cloned().or_else(|| self.encode(item));
-                objects.extend(object.map(|object| (Arc::clone(&object.key), object)));
-            }
             let Some(next) = range.following(&page) else {
+                while let Some(page) = encoding.pop_front() {
+                    objects.extend(finished(page).await);
+                }
+                objects.extend(self.encode_all(&known, &page.items));
                 // A deletion leaves no trace in the items: only this one revision is sure.
                 return Ok(Snapshot { revision: page.revision, changed: page.revision, objects });
             };
             range = next;
+            // Encoding takes longest: while one core reads on, the others do that.
+            let (shared, known) = (Arc::clone(self), known.clone());
+            encoding.push_back(tokio::spawn(async move { shared.encode_all(&known, &page.items) }));
+            if encoding.len() > LOAD_AHEAD
+                && let Some(page) = encoding.pop_front()
+            {
+                objects.extend(finished(page).await);
+            }
             tokio::task::yield_now().await;
         }
+    }
+
+    fn encode_all(&self, known: &Objects, items: &[KeyValue]) -> Vec<(Arc<str>, Arc<Object>)> {
+        let object = |item: &KeyValue| {
+            let same = |known: &&Arc<Object>| known.revision == item.mod_revision;
+            let key = str::from_utf8(self.key(&item.key)).unwrap_or_default();
+            let object = known.get(key).filter(same).cloned().or_else(|| self.encode(item))?;
+            Some((Arc::clone(&object.key), object))
+        };
+        items.iter().filter_map(object).collect()
     }
 
     fn key<'a>(&self, key: &'a [u8]) -> &'a [u8] {
@@ -221,6 +243,17 @@ impl Shared {
         let gone = before.iter().filter(|(key, _)| !now.contains_key(*key));
         events.extend(gone.map(|(_, old)| Event::new(revision, Some(Arc::clone(old)), None)));
         self.log.publish(Batch { revision, events }, true).wake();
+    }
+}
+
+/// What a task has made. A runtime that ends takes its tasks along: then nobody waits for this either.
+async fn finished<T>(task: JoinHandle<T>) -> T {
+    match task.await {
+        Ok(made) => made,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => std::future::pending().await,
+        },
     }
 }
 
