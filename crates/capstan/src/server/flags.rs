@@ -17,7 +17,7 @@ pub(crate) enum Storage {
 #[derive(Clone, Debug)]
 pub(crate) struct Flags {
     /// What was said, word for word.
-    given: BTreeMap<String, String>,
+    pub(crate) given: BTreeMap<String, String>,
     pub(crate) data_dir: Option<PathBuf>,
     pub(crate) storage: Option<Storage>,
     pub(crate) write_kubeconfig: Option<PathBuf>,
