@@ -28,7 +28,7 @@ const BATCHES_A_TURN: usize = 64;
 /// How many objects are read and encoded before others get their turn.
 const LOAD_PAGE: u32 = 500;
 
-/// How many pages may be on their way to be encoded.
+/// How many halves of pages may be on their way to be encoded.
 const LOAD_AHEAD: usize = 8;
 
 type Objects = OrdMap<Arc<str>, Arc<Object>>;
@@ -142,21 +142,25 @@ impl Shared {
         loop {
             let page = self.store.range(range.clone()).await?;
             let Some(next) = range.following(&page) else {
-                while let Some(page) = encoding.pop_front() {
-                    objects.extend(finished(page).await);
+                while let Some(part) = encoding.pop_front() {
+                    objects.extend(finished(part).await);
                 }
                 objects.extend(self.encode_all(&known, &page.items));
                 // A deletion leaves no trace in the items: only this one revision is sure.
                 return Ok(Snapshot { revision: page.revision, changed: page.revision, objects });
             };
             range = next;
-            // Encoding takes longest: while one core reads on, the others do that.
-            let (shared, known) = (Arc::clone(self), known.clone());
-            encoding.push_back(tokio::spawn(async move { shared.encode_all(&known, &page.items) }));
-            if encoding.len() > LOAD_AHEAD
-                && let Some(page) = encoding.pop_front()
+            // Encoding takes longest. By halves: the last that a task spawns stays on its core, others get the rest.
+            let page = Arc::new(page);
+            let half = page.items.len() / 2;
+            for part in [0..half, half..page.items.len()] {
+                let (shared, known, page) = (Arc::clone(self), known.clone(), Arc::clone(&page));
+                encoding.push_back(tokio::spawn(async move { shared.encode_all(&known, &page.items[part]) }));
+            }
+            while encoding.len() > LOAD_AHEAD
+                && let Some(part) = encoding.pop_front()
             {
-                objects.extend(finished(page).await);
+                objects.extend(finished(part).await);
             }
             tokio::task::yield_now().await;
         }
