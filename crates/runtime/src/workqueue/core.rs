@@ -8,7 +8,7 @@ use std::{
     mem,
     pin::pin,
     sync::{
-        PoisonError,
+        PoisonError, TryLockError,
         atomic::{AtomicBool, Ordering},
     },
     task::{Poll, Waker},
@@ -24,16 +24,19 @@ use tokio::{sync::Notify, task::yield_now};
 use super::{
     Metrics,
     hall::{Hall, MAX_ARRIVED},
+    metrics::{Stamp, observe, stamp},
     ready::Ready,
 };
-use crate::{
-    metrics::Histogram,
-    sync::{Mutex, MutexGuard},
-};
+use crate::sync::{Mutex, MutexGuard};
 
-/// How often a worker that finds nothing gives others a turn and looks again before it falls asleep. Where keys come
-/// fast that is enough for the next ones to come, and much less work than falling asleep and being woken.
+/// How often a worker that finds nothing looks again before it falls asleep, and how many turns it gives others before
+/// each look. Where keys come fast that is enough for the next ones to come, and much less work than falling asleep and
+/// being woken.
+const LOOKS: usize = 2;
 const TURNS: usize = 4;
+
+/// How many turns a worker gives others while the queue is held by one of them.
+const PATIENCE: usize = 64;
 
 /// What can be in a queue.
 pub trait Item: Clone + Eq + Hash + Send + 'static {}
@@ -46,31 +49,32 @@ pub(super) const KEPT: usize = if cfg!(test) { 4 } else { 1024 };
 
 /// An item that is to be worked on, or is being worked on, or both; or one that was not long ago.
 #[derive(Debug)]
-struct Slot<T, R> {
-    hash: u64,
+struct Slot<T, A> {
     /// None when the slot is free.
     item: Option<T>,
-    /// To be worked on: its rank, its place, and since when. While it is in work it is not handed out.
-    dirty: Option<(R, u64, Stamp)>,
+    /// To be worked on: where it stands. While it is in work it is not handed out.
+    dirty: Option<A>,
+    /// Since when it is to be worked on.
+    added: Stamp,
+    hash: u32,
     /// In work.
     processing: bool,
     /// Among those that were done with and not taken away since.
     kept: bool,
 }
 
-/// When something happened, if anybody wants to know. Asking the clock costs more than all else that is done to items.
-type Stamp = Option<Moment>;
+/// Half of an item's hash, and its slot. The table grows without a look at the slots.
+type Entry = (u32, u32);
 
 /// An item in work: its hash, its slot, and since when. There are no more than workers, so they are looked through.
-type InWork = (u64, u32, Stamp);
+type InWork = (u32, u32, Stamp);
 
 struct State<T, Q: Ready> {
     ready: Q,
     /// Where each item is in `slots`, found by the item's hash when it is added. It is looked at in no order, so it is
     /// kept small: with many items what it takes is what does not fit a cache.
-    entries: HashTable<u32>,
-    hashes: RandomState,
-    slots: Vec<Slot<T, Q::Rank>>,
+    entries: HashTable<Entry>,
+    slots: Vec<Slot<T, Q::At>>,
     free: Vec<usize>,
     in_work: Vec<InWork>,
     /// The slots of items that were done with. Those that have come back since are among them.
@@ -87,8 +91,8 @@ struct State<T, Q: Ready> {
     arriving: Vec<Arrival<T, Q>>,
 }
 
-/// An item that was added: its rank, and when.
-type Arrival<T, Q> = (T, <Q as Ready>::Rank, Stamp);
+/// An item that was added: its hash, its rank, and when.
+type Arrival<T, Q> = (T, u32, <Q as Ready>::Rank, Stamp);
 
 /// A queue, seen from inside. Every method may be called from any task; none but those that are async waits.
 ///
@@ -98,6 +102,7 @@ type Arrival<T, Q> = (T, <Q as Ready>::Rank, Stamp);
 pub(super) struct Core<T, Q: Ready> {
     state: Mutex<State<T, Q>>,
     hall: Mutex<Hall<Arrival<T, Q>>>,
+    hashes: RandomState,
     clock: SharedClock,
     /// Whether somebody wants to know how long things take.
     measured: AtomicBool,
@@ -113,35 +118,30 @@ impl<T, Q: Ready> fmt::Debug for Core<T, Q> {
 
 impl<T: Item, Q: Ready> State<T, Q> {
     /// The slot of an item, made if it has none.
-    fn slot(&mut self, item: T) -> usize {
-        let hash = self.hashes.hash_one(&item);
+    fn slot(&mut self, item: T, hash: u32) -> usize {
         let slots = &mut self.slots;
-        let is_it = |at: &u32| slots[*at as usize].item.as_ref() == Some(&item);
-        if let Some(at) = self.entries.find(hash, is_it) {
+        let is_it = |entry: &Entry| entry.0 == hash && slots[entry.1 as usize].item.as_ref() == Some(&item);
+        if let Some((_, at)) = self.entries.find(spread(hash), is_it) {
             return *at as usize;
         }
-        let new = Slot { hash, item: Some(item), dirty: None, processing: false, kept: false };
-        let at = match self.free.pop() {
-            Some(at) => {
-                slots[at] = new;
-                at
-            }
-            None => {
-                slots.push(new);
-                slots.len() - 1
-            }
-        };
-        self.entries.insert_unique(hash, number(at), |at| slots[*at as usize].hash);
+        // Filled in where it is: copying one that was just put together waits for all that is still on its way to memory.
+        let at = self.free.pop().unwrap_or_else(|| {
+            slots.push(Slot { item: None, dirty: None, added: None, hash: 0, processing: false, kept: false });
+            slots.len() - 1
+        });
+        slots[at].hash = hash;
+        slots[at].item = Some(item);
+        self.entries.insert_unique(spread(hash), (hash, number(at)), |entry| spread(entry.0));
         at
     }
 
-    fn is_dirty(&self, item: &T) -> bool {
-        let slot = |at: &u32| &self.slots[*at as usize];
-        let found = self.entries.find(self.hashes.hash_one(item), |at| slot(at).item.as_ref() == Some(item));
-        found.is_some_and(|at| slot(at).dirty.is_some())
+    fn is_dirty(&self, item: &T, hash: u32) -> bool {
+        let slot = |entry: &Entry| &self.slots[entry.1 as usize];
+        let found = self.entries.find(spread(hash), |entry| slot(entry).item.as_ref() == Some(item));
+        found.is_some_and(|entry| slot(entry).dirty.is_some())
     }
 
-    fn add(&mut self, item: T, mut rank: Q::Rank, now: Stamp) {
+    fn add(&mut self, item: T, hash: u32, mut rank: Q::Rank, now: Stamp) {
         if self.shutting_down {
             return;
         }
@@ -152,25 +152,26 @@ impl<T: Item, Q: Ready> State<T, Q> {
             self.deadlines.remove(&(deadline, at));
             rank = rank.max(waiting);
         }
-        let (place, at) = (self.next, self.slot(item));
+        let (place, at) = (self.next, self.slot(item, hash));
         let slot = &mut self.slots[at];
-        match &mut slot.dirty {
-            Some((known, place, _)) => {
-                if rank > *known {
-                    let from = (*known, *place);
-                    *known = rank;
+        match slot.dirty {
+            Some(known) => {
+                if rank > Q::rank(known) {
+                    let to = Q::reranked(known, rank);
+                    slot.dirty = Some(to);
                     if !slot.processing {
-                        self.ready.rerank(from, rank);
+                        self.ready.rerank(known, to);
                     }
                 }
             }
-            dirty => {
-                *dirty = Some((rank, place, now));
+            None => {
+                let new = Q::at(rank, place);
+                (slot.dirty, slot.added) = (Some(new), now);
                 self.next += 1;
                 self.metrics.adds += 1;
                 self.metrics.depth += 1;
                 if !slot.processing {
-                    self.ready.push(at, (rank, place));
+                    self.ready.push(number(at), new);
                 }
             }
         }
@@ -197,29 +198,29 @@ impl<T: Item, Q: Ready> State<T, Q> {
     }
 
     /// Adds those whose time has come.
-    fn promote(&mut self, now: Moment) {
+    fn promote(&mut self, now: Moment, hash: impl Fn(&T) -> u32) {
         while let Some(first) = self.deadlines.first_entry().filter(|first| first.key().0 <= now) {
             let item = first.remove();
             let rank = self.waiting.remove(&item).map(|(_, _, rank)| rank).unwrap_or_default();
-            self.add(item, rank, Some(now));
+            let hash = hash(&item);
+            self.add(item, hash, rank, stamp(now));
         }
     }
 
     fn pop(&mut self, now: Stamp) -> Option<(T, Q::Rank)> {
         let at = self.ready.pop()?;
-        let slot = &mut self.slots[at];
-        let (rank, _, added) = slot.dirty.take()?;
+        let slot = &mut self.slots[at as usize];
+        let dirty = slot.dirty.take()?;
         let item = slot.item.clone()?;
         slot.processing = true;
-        self.in_work.push((slot.hash, number(at), now));
+        self.in_work.push((slot.hash, at, now));
         self.metrics.depth -= 1;
-        observe(&mut self.metrics.queue_duration, added, now);
-        Some((item, rank))
+        observe(&mut self.metrics.queue_duration, slot.added, now);
+        Some((item, Q::rank(dirty)))
     }
 
     /// Whether there is more to hand out than before.
-    fn done(&mut self, item: &T, now: Stamp) -> bool {
-        let hash = self.hashes.hash_one(item);
+    fn done(&mut self, item: &T, hash: u32, now: Stamp) -> bool {
         let slots = &mut self.slots;
         let is_it = |of: &InWork| of.0 == hash && slots[of.1 as usize].item.as_ref() == Some(item);
         let Some(found) = self.in_work.iter().position(is_it) else { return false };
@@ -227,8 +228,8 @@ impl<T: Item, Q: Ready> State<T, Q> {
         observe(&mut self.metrics.work_duration, started, now);
         let slot = &mut slots[at as usize];
         slot.processing = false;
-        if let Some((rank, place, _)) = slot.dirty {
-            self.ready.push(at as usize, (rank, place));
+        if let Some(dirty) = slot.dirty {
+            self.ready.push(at, dirty);
             return true;
         }
         if !slot.kept {
@@ -256,18 +257,16 @@ impl<T: Item, Q: Ready> State<T, Q> {
                 self.free.push(at);
             }
         }
-        self.entries.retain(|at| gone[*at as usize / 64] & (1 << (*at % 64)) == 0);
+        self.entries.retain(|(_, at)| gone[*at as usize / 64] & (1 << (*at % 64)) == 0);
         if self.entries.capacity() > 4 * (self.entries.len() + KEPT) {
-            self.entries.shrink_to(self.entries.len() + KEPT, |at| slots[*at as usize].hash);
+            self.entries.shrink_to(self.entries.len() + KEPT, |entry| spread(entry.0));
         }
     }
 }
 
-/// Counts how long something took, if both ends are known.
-fn observe(histogram: &mut Histogram, from: Stamp, to: Stamp) {
-    if let (Some(from), Some(to)) = (from, to) {
-        histogram.observe(to.since(from));
-    }
+/// The hash as the table wants it, which looks at both ends.
+fn spread(hash: u32) -> u64 {
+    u64::from(hash) << 32 | u64::from(hash)
 }
 
 /// The number of a slot.
@@ -288,7 +287,6 @@ impl<T: Item, Q: Ready> Core<T, Q> {
         let state = State {
             ready: Q::default(),
             entries: HashTable::new(),
-            hashes: RandomState::default(),
             slots: Vec::new(),
             free: Vec::new(),
             in_work: Vec::new(),
@@ -302,7 +300,13 @@ impl<T: Item, Q: Ready> Core<T, Q> {
             arriving: Vec::new(),
         };
         let measured = AtomicBool::new(false);
-        Core { state: Mutex::new(state), hall: Mutex::default(), clock, measured, done: Notify::new() }
+        let (state, hall, hashes) = (Mutex::new(state), Mutex::default(), RandomState::default());
+        Core { state, hall, hashes, clock, measured, done: Notify::new() }
+    }
+
+    /// Half of the hash: enough for as many items as there are slots.
+    fn hash(&self, item: &T) -> u32 {
+        self.hashes.hash_one(item) as u32
     }
 
     /// Asks the clock from now on.
@@ -311,7 +315,7 @@ impl<T: Item, Q: Ready> Core<T, Q> {
     }
 
     fn stamp(&self) -> Stamp {
-        self.measured.load(Ordering::Relaxed).then(|| self.clock.monotonic())
+        if self.measured.load(Ordering::Relaxed) { stamp(self.clock.monotonic()) } else { None }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T, Q>> {
@@ -325,13 +329,13 @@ impl<T: Item, Q: Ready> Core<T, Q> {
     }
 
     pub(super) fn add(&self, item: T, rank: Q::Rank) {
-        let now = self.stamp();
+        let (now, hash) = (self.stamp(), self.hash(&item));
         let mut hall = self.hall();
         if hall.closed {
             return;
         }
         if hall.arrived.len() < MAX_ARRIVED {
-            hall.arrived.push((item, rank, now));
+            hall.arrived.push((item, hash, rank, now));
             let sleeper = hall.wake_one();
             drop(hall);
             wake(sleeper);
@@ -340,7 +344,7 @@ impl<T: Item, Q: Ready> Core<T, Q> {
         drop(hall);
         let mut state = self.lock();
         self.sort_in(&mut state);
-        state.add(item, rank, now);
+        state.add(item, hash, rank, now);
         self.unlock(state);
     }
 
@@ -348,8 +352,8 @@ impl<T: Item, Q: Ready> Core<T, Q> {
     fn sort_in(&self, state: &mut State<T, Q>) {
         let mut arriving = mem::take(&mut state.arriving);
         mem::swap(&mut self.hall().arrived, &mut arriving);
-        for (item, rank, at) in arriving.drain(..) {
-            state.add(item, rank, at);
+        for (item, hash, rank, at) in arriving.drain(..) {
+            state.add(item, hash, rank, at);
         }
         state.arriving = arriving;
     }
@@ -367,15 +371,15 @@ impl<T: Item, Q: Ready> Core<T, Q> {
     }
 
     pub(super) fn add_after(&self, item: T, after: Duration, rank: Q::Rank) {
-        let now = self.clock.monotonic();
+        let (now, hash) = (self.clock.monotonic(), self.hash(&item));
         let mut state = self.lock();
         if state.shutting_down {
             return;
         }
         self.sort_in(&mut state);
         state.metrics.retries += 1;
-        if after.is_zero() || (Q::MERGES_WAITING && state.is_dirty(&item)) {
-            state.add(item, rank, Some(now));
+        if after.is_zero() || (Q::MERGES_WAITING && state.is_dirty(&item, hash)) {
+            state.add(item, hash, rank, stamp(now));
         } else {
             state.add_after(item, now.plus(after), rank);
         }
@@ -386,7 +390,7 @@ impl<T: Item, Q: Ready> Core<T, Q> {
         let mut state = self.lock();
         self.sort_in(&mut state);
         if state.deadline().is_some() {
-            state.promote(self.clock.monotonic());
+            state.promote(self.clock.monotonic(), |item| self.hash(item));
         }
         let len = state.ready.len();
         self.unlock(state);
@@ -396,14 +400,13 @@ impl<T: Item, Q: Ready> Core<T, Q> {
     /// What can be said at once: an item, or that there will be none.
     fn answer(&self, state: &mut State<T, Q>, now: Stamp) -> Option<Option<(T, Q::Rank)>> {
         let due = state.deadline().and_then(|deadline| {
-            let now = now.unwrap_or_else(|| self.clock.monotonic());
+            let now = self.clock.monotonic();
             (deadline <= now).then_some(now)
         });
-        if due.is_some() || !Q::IN_ORDER || state.ready.len() == 0 {
-            self.sort_in(state);
-        }
+        // Whatever came before counts: an item that has come again since is still one.
+        self.sort_in(state);
         if let Some(now) = due {
-            state.promote(now);
+            state.promote(now, |item| self.hash(item));
         }
         let found = state.pop(now);
         if found.is_none() && !state.shutting_down { None } else { Some(found) }
@@ -442,13 +445,22 @@ impl<T: Item, Q: Ready> Core<T, Q> {
     }
 
     pub(super) async fn get(&self) -> Option<(T, Q::Rank)> {
+        // While others are in each other's way here, one waits outside: being put to sleep by the lock costs more.
+        for _ in 0..PATIENCE {
+            if !matches!(self.state.try_lock(), Err(TryLockError::WouldBlock)) {
+                break;
+            }
+            yield_now().await;
+        }
         if let Some(answer) = self.try_get() {
             return answer;
         }
         let mut search = Search::begin(self);
         loop {
-            for _ in 0..TURNS {
-                yield_now().await;
+            for _ in 0..LOOKS {
+                for _ in 0..TURNS {
+                    yield_now().await;
+                }
                 if let Some(answer) = self.try_get() {
                     return answer;
                 }
@@ -469,9 +481,9 @@ impl<T: Item, Q: Ready> Core<T, Q> {
     }
 
     pub(super) fn done(&self, item: &T) {
-        let now = self.stamp();
+        let (now, hash) = (self.stamp(), self.hash(item));
         let mut state = self.lock();
-        let more = state.done(item, now);
+        let more = state.done(item, hash, now);
         let drain = state.drain;
         if more {
             self.unlock(state);
@@ -522,7 +534,8 @@ impl<T: Item, Q: Ready> Core<T, Q> {
         let now = self.clock.monotonic();
         let mut state = self.lock();
         self.sort_in(&mut state);
-        let running = || state.in_work.iter().filter_map(|(_, _, since)| Some(now.since((*since)?)));
+        let since = |since: Stamp| Some(now.since(Moment(Duration::from_nanos(since?.get()))));
+        let running = || state.in_work.iter().filter_map(|(_, _, started)| since(*started));
         Metrics {
             unfinished_work: running().sum(),
             longest_running_processor: running().max().unwrap_or_default(),

@@ -8,7 +8,7 @@ use std::task::Waker;
 use capstan_clock::Moment;
 
 /// How many arrived items may wait to be sorted in; who brings one more sorts all of them in.
-pub(super) const MAX_ARRIVED: usize = 1024;
+pub(super) const MAX_ARRIVED: usize = 4096;
 
 /// A worker that is to be woken.
 #[derive(Debug)]

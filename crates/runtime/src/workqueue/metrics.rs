@@ -1,6 +1,8 @@
 //! What a queue tells of itself, under upstream's names.
 
-use std::time::Duration;
+use std::{num::NonZero, time::Duration};
+
+use capstan_clock::Moment;
 
 use crate::metrics::{Families, Histogram};
 
@@ -59,4 +61,20 @@ impl Metrics {
         let help = "Seconds that items were worked on.";
         families.histogram("workqueue_work_duration_seconds", help, labels, &self.work_duration);
     }
+}
+
+/// When something happened, if anybody wants to know. Asking the clock costs more than all else that is done to items.
+/// In nanoseconds, because of many items each is kept, and what is kept should be small.
+pub(super) type Stamp = Option<NonZero<u64>>;
+
+/// Counts how long something took, if both ends are known.
+pub(super) fn observe(histogram: &mut Histogram, from: Stamp, to: Stamp) {
+    if let (Some(from), Some(to)) = (from, to) {
+        histogram.observe(Duration::from_nanos(to.get().saturating_sub(from.get())));
+    }
+}
+
+/// A moment as it is kept.
+pub(super) fn stamp(at: Moment) -> Stamp {
+    NonZero::new(u64::try_from(at.0.as_nanos()).unwrap_or(u64::MAX).max(1))
 }

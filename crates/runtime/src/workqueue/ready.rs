@@ -13,33 +13,44 @@ const KEPT_PRIORITIES: usize = 8;
 pub(super) trait Ready: Default + Send {
     /// What the order depends on, besides who came first.
     type Rank: Copy + Ord + Default + Send + fmt::Debug;
+    /// Where an item stands.
+    type At: Copy + Send + fmt::Debug;
 
-    /// Whether it is first come, first served: nothing that comes later changes what is next.
-    const IN_ORDER: bool;
     /// Whether an item that waits for its time and is added meanwhile comes only once.
     const MERGES_WAITING: bool;
 
-    fn push(&mut self, slot: usize, at: (Self::Rank, u64));
-    fn pop(&mut self) -> Option<usize>;
+    /// Where an item of this rank stands that came as the so-manieth.
+    fn at(rank: Self::Rank, place: u64) -> Self::At;
+    fn rank(at: Self::At) -> Self::Rank;
+    /// The same with another rank.
+    fn reranked(at: Self::At, rank: Self::Rank) -> Self::At;
+    fn push(&mut self, slot: u32, at: Self::At);
+    fn pop(&mut self) -> Option<u32>;
     fn len(&self) -> usize;
-    /// Gives an item that is in it another rank.
-    fn rerank(&mut self, from: (Self::Rank, u64), to: Self::Rank);
+    /// Lets an item that is in it stand elsewhere.
+    fn rerank(&mut self, from: Self::At, to: Self::At);
 }
 
 /// First come, first served.
 #[derive(Debug, Default)]
-pub(super) struct Fifo(VecDeque<usize>);
+pub(super) struct Fifo(VecDeque<u32>);
 
 impl Ready for Fifo {
     type Rank = ();
-    const IN_ORDER: bool = true;
+    type At = ();
     const MERGES_WAITING: bool = false;
 
-    fn push(&mut self, slot: usize, _: ((), u64)) {
+    fn at((): (), _: u64) {}
+
+    fn rank((): ()) {}
+
+    fn reranked((): (), (): ()) {}
+
+    fn push(&mut self, slot: u32, (): ()) {
         self.0.push_back(slot);
     }
 
-    fn pop(&mut self) -> Option<usize> {
+    fn pop(&mut self) -> Option<u32> {
         self.0.pop_front()
     }
 
@@ -47,7 +58,7 @@ impl Ready for Fifo {
         self.0.len()
     }
 
-    fn rerank(&mut self, _: ((), u64), (): ()) {}
+    fn rerank(&mut self, (): (), (): ()) {}
 }
 
 /// The highest priority first, and among equals who came first.
@@ -56,16 +67,28 @@ impl Ready for Fifo {
 #[derive(Debug, Default)]
 pub(super) struct ByPriority {
     /// Places and slots, in the order of the places.
-    levels: BTreeMap<Reverse<i32>, VecDeque<(u64, usize)>>,
+    levels: BTreeMap<Reverse<i32>, VecDeque<(u64, u32)>>,
     len: usize,
 }
 
 impl Ready for ByPriority {
     type Rank = i32;
-    const IN_ORDER: bool = false;
+    type At = (i32, u64);
     const MERGES_WAITING: bool = true;
 
-    fn push(&mut self, slot: usize, (priority, place): (i32, u64)) {
+    fn at(priority: i32, place: u64) -> (i32, u64) {
+        (priority, place)
+    }
+
+    fn rank((priority, _): (i32, u64)) -> i32 {
+        priority
+    }
+
+    fn reranked((_, place): (i32, u64), priority: i32) -> (i32, u64) {
+        (priority, place)
+    }
+
+    fn push(&mut self, slot: u32, (priority, place): (i32, u64)) {
         self.len += 1;
         let level = self.levels.entry(Reverse(priority)).or_default();
         match level.back() {
@@ -76,7 +99,7 @@ impl Ready for ByPriority {
         }
     }
 
-    fn pop(&mut self) -> Option<usize> {
+    fn pop(&mut self) -> Option<u32> {
         let (priority, level) = self.levels.iter_mut().find(|(_, level)| !level.is_empty())?;
         let (_, slot) = level.pop_front()?;
         self.len -= 1;
@@ -91,12 +114,12 @@ impl Ready for ByPriority {
         self.len
     }
 
-    fn rerank(&mut self, (from, place): (i32, u64), to: i32) {
+    fn rerank(&mut self, (from, place): (i32, u64), to: (i32, u64)) {
         let Some(level) = self.levels.get_mut(&Reverse(from)) else { return };
         let Ok(at) = level.binary_search_by_key(&place, |(other, _)| *other) else { return };
         if let Some((_, slot)) = level.remove(at) {
             self.len -= 1;
-            self.push(slot, (to, place));
+            self.push(slot, to);
         }
     }
 }

@@ -321,9 +321,13 @@ impl Model {
         due.into_iter().for_each(|((_, _, priority), item)| self.add(item, priority));
     }
 
+    fn idle(&self) -> impl Iterator<Item = (&u8, &(i32, u64))> {
+        self.dirty.iter().filter(|(item, _)| !self.processing.contains(item))
+    }
+
     fn get(&mut self) -> Option<(u8, i32)> {
-        let idle = self.dirty.iter().filter(|(item, _)| !self.processing.contains(item));
-        let (item, (priority, _)) = idle.min_by_key(|(_, (priority, at))| (-priority, *at)).map(|(i, p)| (*i, *p))?;
+        let (item, (priority, _)) =
+            self.idle().min_by_key(|(_, (priority, at))| (-priority, *at)).map(|(i, p)| (*i, *p))?;
         self.dirty.remove(&item);
         self.processing.insert(item);
         Some((item, priority))
@@ -394,6 +398,34 @@ proptest! {
                     let _ = queue.len();
                     model.advance(by);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_plain_queue_is_as_its_model(ops in proptest::collection::vec(op(), 0..100)) {
+        let queue = WorkQueue::new(Arc::new(clock()));
+        let mut model = Model::default();
+        for op in ops {
+            match op {
+                Op::Add(item, _) | Op::After(item, ..) => {
+                    queue.add(item);
+                    model.add(item, 0);
+                }
+                Op::Get => match now(queue.get()).flatten() {
+                    // Of items that came again while they were in work it may be another one than in the model.
+                    Some(item) => {
+                        prop_assert!(model.idle().any(|(idle, _)| *idle == item), "{} is not there", item);
+                        model.dirty.remove(&item);
+                        model.processing.insert(item);
+                    }
+                    None => prop_assert_eq!(model.idle().count(), 0),
+                },
+                Op::Done(item) => {
+                    queue.done(&item);
+                    model.processing.remove(&item);
+                }
+                Op::Advance(_) => prop_assert_eq!(queue.len(), model.idle().count()),
             }
         }
     }
