@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use capstan_api::{GroupKind, GroupResource, GroupVersionKind, Time, builtin, json};
 use capstan_clock::SeededIds;
+use capstan_storage::{Memory, Options};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{registry, validation};
+use crate::{InProcessUser, Server, authorization::UserInfo, http::Body, registry, validation};
 
 /// Services written to a running server, one case a line: the steps, and what came back. `*4`, `*6` and `*p` stand for
 /// addresses and ports that the server has chosen.
@@ -423,5 +424,25 @@ proptest! {
         }
         let pool = lock(&allocator.pool);
         prop_assert!(pool.ips.is_empty() && pool.ports.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_a_finalizer_held_gives_its_port_back() {
+    let server = Server::start(Arc::new(Memory::new(Options::default())), crate::Config::default()).await.unwrap();
+    let send = async |method: &str, path: &str, body: &str| {
+        let request = http::Request::builder().method(method).uri(format!("/api/v1/namespaces/default/services{path}"));
+        let patch = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        let admin = InProcessUser(UserInfo::new("admin", ["system:masters"]));
+        let request = request.header("content-type", patch).extension(admin).body(Body::from(body.to_owned()));
+        server.answer(request.unwrap()).await.status().as_u16()
+    };
+    let service = r#"{"metadata": {"name": "web", "finalizers": ["example.com/held"]},
+        "spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": 30080}]}}"#;
+    for _ in 0..2 {
+        assert_eq!(send("POST", "", service).await, 201);
+        assert_eq!(send("DELETE", "/web", "").await, 200);
+        assert_eq!(send("PATCH", "/web", r#"{"metadata": {"finalizers": null}}"#).await, 200);
+        assert_eq!(send("GET", "/web", "").await, 404);
     }
 }

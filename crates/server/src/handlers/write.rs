@@ -440,6 +440,9 @@ pub(crate) async fn change(call: &mut Call<'_>, change: Change<'_>) -> Result<Wr
         if dry_run {
             return Ok(Written { json: answer_json(call, object, Some(old_revision)), created: false });
         }
+        if gone {
+            effects = Effects::released(call.server, &stored, &old, gone);
+        }
         let op =
             if gone { Op::delete(key).expecting(old_revision) } else { Op::update(key, encode(&object), old_revision) };
         let op = match stored.ttl {

@@ -1,14 +1,16 @@
 //! What changed between two structs, in the words of a unified diff, which upstream adds to messages about fields that
 //! must not change.
 
-use std::fmt::Write;
+use std::{collections::HashMap, fmt::Write};
 
 use crate::pretty;
 
 /// How many lines around a change are shown.
 const CONTEXT: usize = 3;
 /// Structs with more lines are not compared, for that can take the third power of the lines.
-const MAX_LINES: usize = 400;
+const MAX_LINES: usize = 3000;
+/// From so many lines on, those that are more than one in a hundred begin no run of equal lines.
+const MANY_LINES: usize = 200;
 
 /// A unified diff of compact JSON, indented by one space.
 pub(super) fn diff(old: &str, new: &str) -> String {
@@ -57,30 +59,57 @@ struct Operation {
     new: (usize, usize),
 }
 
-/// The longest run of equal lines within the ranges, the first of them.
-fn longest(old: &[String], new: &[String], a: (usize, usize), b: (usize, usize)) -> (usize, usize, usize) {
-    let (mut best, mut lengths) = ((a.0, b.0, 0), vec![0_usize; new.len() + 1]);
-    for (i, line) in old.iter().enumerate().take(a.1).skip(a.0) {
-        let mut next = vec![0; new.len() + 1];
-        for (j, other) in new.iter().enumerate().take(b.1).skip(b.0) {
-            if line == other {
-                let length = lengths[j] + 1;
-                next[j + 1] = length;
+/// Two texts, and where each line is in the new one.
+struct Lines<'a> {
+    old: &'a [String],
+    new: &'a [String],
+    places: HashMap<&'a str, Vec<usize>>,
+}
+
+impl<'a> Lines<'a> {
+    fn new(old: &'a [String], new: &'a [String]) -> Self {
+        let mut places = HashMap::<&str, Vec<usize>>::new();
+        for (j, line) in new.iter().enumerate() {
+            places.entry(line).or_default().push(j);
+        }
+        if new.len() >= MANY_LINES {
+            places.retain(|_, at| at.len() <= new.len() / 100 + 1);
+        }
+        Lines { old, new, places }
+    }
+
+    /// The longest run of equal lines within the ranges, the first of them.
+    fn longest(&self, a: (usize, usize), b: (usize, usize)) -> (usize, usize, usize) {
+        let (mut best, mut lengths) = ((a.0, b.0, 0), HashMap::new());
+        for (i, line) in self.old.iter().enumerate().take(a.1).skip(a.0) {
+            let mut next = HashMap::new();
+            let places = self.places.get(line.as_str()).map_or(&[][..], Vec::as_slice);
+            for j in places.iter().copied().skip_while(|j| *j < b.0).take_while(|j| *j < b.1) {
+                // By where a run ends, one further.
+                let length = lengths.get(&j).copied().unwrap_or(0) + 1;
+                next.insert(j + 1, length);
                 if length > best.2 {
                     best = (i + 1 - length, j + 1 - length, length);
                 }
             }
+            lengths = next;
         }
-        lengths = next;
+        let (mut i, mut j, mut length) = best;
+        while i > a.0 && j > b.0 && self.old[i - 1] == self.new[j - 1] {
+            (i, j, length) = (i - 1, j - 1, length + 1);
+        }
+        while i + length < a.1 && j + length < b.1 && self.old[i + length] == self.new[j + length] {
+            length += 1;
+        }
+        (i, j, length)
     }
-    best
 }
 
 fn operations(old: &[String], new: &[String]) -> Vec<Operation> {
-    let mut blocks = Vec::new();
+    let (mut blocks, lines) = (Vec::new(), Lines::new(old, new));
     let mut todo = vec![((0, old.len()), (0, new.len()))];
     while let Some((a, b)) = todo.pop() {
-        let (i, j, length) = longest(old, new, a, b);
+        let (i, j, length) = lines.longest(a, b);
         if length > 0 {
             blocks.push((i, j, length));
             todo.push(((a.0, i), (b.0, j)));

@@ -12,8 +12,8 @@ use capstan_api::{
 
 use super::{
     apps::mismatch,
-    pod,
-    read::{at, flag, int, is_set, list, object, objects, text},
+    internal, pod,
+    read::{at, empty, flag, int, is_set, list, object, objects, text},
     rules::{IMMUTABLE, invalid, nonnegative, show_selector},
     show::{hidden, json},
 };
@@ -370,16 +370,15 @@ pub(super) fn update(new: &Map, old: &Map, errors: &mut ErrorList) {
             continue;
         }
         let path = SPEC.child(key);
-        match (key, new.get(key)) {
-            ("successPolicy", policy) => {
-                let shown = show_success_policy(policy.and_then(Value::as_object));
-                errors.push(Error::invalid_shown(path, shown, IMMUTABLE));
+        let shown = match (key, new.get(key).filter(|value| !value.is_null())) {
+            (_, None) => "null".to_owned(),
+            ("successPolicy", Some(policy)) => show_success_policy(policy.as_object()),
+            ("podFailurePolicy", Some(policy)) => {
+                internal::show("PodFailurePolicy", policy.as_object().unwrap_or(empty()))
             }
-            (_, value) => {
-                let shown = value.map_or_else(|| "null".to_owned(), json);
-                errors.push(Error::invalid_shown(path, shown, IMMUTABLE));
-            }
-        }
+            (_, Some(value)) => json(value),
+        };
+        errors.push(Error::invalid_shown(path, shown, IMMUTABLE));
     }
 }
 
@@ -401,15 +400,15 @@ fn completions(new: &Map, old: &Map, errors: &mut ErrorList) {
 fn template_update(new: &Map, old: &Map, old_job: &Map, errors: &mut ErrorList) {
     let suspended = flag(at(old_job, "spec"), "suspend");
     let path = SPEC.child("template");
-    let mut printed = |path: String, value: &Map| {
-        errors.push(Error::invalid_shown(path, json(&value.clone().into()), IMMUTABLE));
+    let mut printed = |path: &Path<'_>, ty: &str, value: &Map| {
+        errors.push(Error::invalid_shown(path, internal::show(ty, value), IMMUTABLE));
     };
     if suspended && is_mutable(old_job) {
         if fixed(new, true) != fixed(old, true) {
-            printed("spec.template.spec".into(), at(new, "spec"));
+            printed(&path.child("spec"), "PodSpec", at(new, "spec"));
         }
     } else if fixed(new, false) != fixed(old, false) {
-        printed(path.to_string(), new);
+        printed(&path, "PodTemplateSpec", new);
     }
 }
 

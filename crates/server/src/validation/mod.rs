@@ -21,6 +21,7 @@ mod expressions;
 mod flow;
 mod hpa;
 mod ingress;
+mod internal;
 mod job;
 mod job_status;
 mod lease;

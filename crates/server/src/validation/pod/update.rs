@@ -9,7 +9,8 @@ use capstan_api::{
 
 use super::{MIRROR, affinity, body, padded_image, spec};
 use crate::validation::{
-    read::{at, int, list, objects, strings, text},
+    internal,
+    read::{at, empty, int, list, object, objects, strings, text},
     rules::invalid,
 };
 
@@ -17,8 +18,7 @@ const MAY_CHANGE: &str = "`spec.containers[*].image`,`spec.initContainers[*].ima
     `spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be \
     set to 1 if it was previously negative)";
 
-/// The pod as it is now, and what must not change in it. Upstream adds a dump of Go structs to the message about
-/// fields that must not change; that is left out here.
+/// The pod as it is now, and what must not change in it.
 pub(in crate::validation) fn update(new: &Map, old: &Map, errors: &mut ErrorList) {
     body(new, errors);
     let (new, old) = (at(new, "spec"), at(old, "spec"));
@@ -55,13 +55,15 @@ pub(in crate::validation) fn update(new: &Map, old: &Map, errors: &mut ErrorList
             affinity::narrowed(new, old, &path.child("nodeAffinity"), errors);
         }
     }
-    if fixed(new, gated) != fixed(old, gated) && !only_grace(new, old, gated) {
-        let detail = format!("pod updates may not change fields other than {MAY_CHANGE}");
+    let fixed = fixed(new, old, gated);
+    if fixed != *old {
+        let difference = internal::difference("PodSpec", old, &fixed);
+        let detail = format!("pod updates may not change fields other than {MAY_CHANGE}\n{difference}");
         errors.push(Error::forbidden(path, detail));
     }
 }
 
-/// Containers to look at the pod with come and do not go. Upstream adds a dump of Go structs here too.
+/// Containers to look at the pod with come and do not go.
 pub(in crate::validation) fn ephemeral_containers(new: &Map, old: &Map, errors: &mut ErrorList) {
     body(new, errors);
     if at(at(old, "metadata"), "annotations").contains_key(MIRROR) {
@@ -72,12 +74,12 @@ pub(in crate::validation) fn ephemeral_containers(new: &Map, old: &Map, errors: 
     for (_, before) in objects(old, "ephemeralContainers") {
         let name = text(before, "name");
         let now = objects(new, "ephemeralContainers").find(|(_, container)| text(container, "name") == name);
-        let what = match now {
-            None => "removed",
-            Some((_, now)) if now != before => "changed",
+        let (what, difference) = match now {
+            None => ("removed", String::new()),
+            Some((_, now)) if now != before => ("changed", internal::difference("EphemeralContainer", before, now)),
             Some(_) => continue,
         };
-        let detail = format!("existing ephemeral containers {} may not be {what}\n", go::quote(name));
+        let detail = format!("existing ephemeral containers {} may not be {what}\n{difference}", go::quote(name));
         errors.push(Error::forbidden("spec.ephemeralContainers", detail));
     }
 }
@@ -129,32 +131,43 @@ fn gates(new: &Map, old: &Map, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// The spec without what may change. The nodes for a gated pod may still be narrowed.
-fn fixed(spec: &Map, gated: bool) -> Map {
-    let mut spec = without(spec, &["activeDeadlineSeconds", "tolerations", "schedulingGates"]);
+/// The new spec, with what may change as it was. The nodes for a gated pod may still be narrowed.
+fn fixed(new: &Map, old: &Map, gated: bool) -> Map {
+    const GRACE: &str = "terminationGracePeriodSeconds";
+    let mut spec = new.clone();
+    for key in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
+        keep(&mut spec, old, key);
+    }
+    if int(old, GRACE).is_some_and(|seconds| seconds < 0) && int(new, GRACE) == Some(1) {
+        keep(&mut spec, old, GRACE);
+    }
     if gated {
-        spec.retain(|key, _| key != "nodeSelector");
-        if let Some(affinity) = spec.get_mut("affinity").and_then(Value::as_object_mut) {
-            affinity.remove("nodeAffinity");
-            if affinity.is_empty() {
-                spec.remove("affinity");
-            }
+        keep(&mut spec, old, "nodeSelector");
+        let before = object(old, "affinity");
+        let mut affinity = at(&spec, "affinity").clone();
+        keep(&mut affinity, before.unwrap_or(empty()), "nodeAffinity");
+        if affinity.is_empty() && before.is_none() {
+            spec.remove("affinity");
+        } else {
+            spec.insert("affinity", affinity);
         }
     }
     for key in ["containers", "initContainers"] {
         let containers = spec.get_mut(key).and_then(Value::as_array_mut);
-        for container in containers.into_iter().flat_map(|containers| containers.iter_mut()) {
+        let before = list(old, key).iter().filter_map(Value::as_object);
+        for (container, before) in containers.into_iter().flat_map(|containers| containers.iter_mut()).zip(before) {
             if let Some(container) = container.as_object_mut() {
-                container.remove("image");
+                keep(container, before, "image");
             }
         }
     }
     spec
 }
 
-/// Whether all that changes is a negative grace period, to 1.
-fn only_grace(new: &Map, old: &Map, gated: bool) -> bool {
-    const KEY: &str = "terminationGracePeriodSeconds";
-    let allowed = int(old, KEY).is_some_and(|seconds| seconds < 0) && int(new, KEY) == Some(1);
-    allowed && without(&fixed(new, gated), &[KEY]) == without(&fixed(old, gated), &[KEY])
+/// Lets a field be what it was.
+fn keep(map: &mut Map, old: &Map, key: &str) {
+    match old.get(key) {
+        Some(value) => drop(map.insert(key, value.clone())),
+        None => drop(map.remove(key)),
+    }
 }
