@@ -5,6 +5,7 @@ use std::sync::Arc;
 use capstan_api::{
     Value,
     field::{Error, ErrorList},
+    go,
     schema::{ListType, NodeRef, Type},
 };
 
@@ -145,6 +146,23 @@ fn check_texts(place: &Place<'_>, written: &[&Value]) -> ErrorList {
     errors
 }
 
+/// A rule as Go prints its struct.
+fn shown(written: &Value) -> String {
+    let fields = [
+        ("Rule", "rule", "\"\""),
+        ("Message", "message", "\"\""),
+        ("MessageExpression", "messageExpression", "\"\""),
+        ("Reason", "reason", "null"),
+        ("FieldPath", "fieldPath", "\"\""),
+        ("OptionalOldSelf", "optionalOldSelf", "null"),
+    ];
+    let field = |(name, key, missing): (&str, &str, &str)| {
+        let value = written.get(key).filter(|value| !value.is_null());
+        format!("\"{name}\":{}", value.map_or_else(|| missing.to_owned(), |value| go::escape_html(&value.to_string())))
+    };
+    format!("{{{}}}", fields.map(field).join(","))
+}
+
 fn check_compiled(
     place: &Place<'_>,
     index: usize,
@@ -160,10 +178,10 @@ fn check_compiled(
     }
     total.add(path("rule"), cost);
     if let Some(error) = &compiled.error {
-        errors.push(Error::invalid(path("rule"), written.clone(), error.as_str()));
+        errors.push(Error::invalid_shown(path("rule"), shown(written), error.as_str()));
     }
     if let Some(error) = &compiled.message_error {
-        errors.push(Error::invalid(path("messageExpression"), written.clone(), error.as_str()));
+        errors.push(Error::invalid_shown(path("messageExpression"), shown(written), error.as_str()));
     } else if compiled.message_program.is_some() {
         let cost = compiled.message_max_cost;
         if cost > MAX_EXPRESSION_COST {

@@ -26,6 +26,7 @@ const MAX_WARNING: usize = 256;
 const MAX_STORAGE: usize = 20;
 const MAX_SELECTABLE_FIELDS: usize = 8;
 const COLUMN_TYPES: &[&str] = &["boolean", "date", "integer", "number", "string"];
+const NO_FIELD: &str = "does not refer to a valid field";
 const COLUMN_FORMATS: &[&str] = &["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
 /// What is said once for all versions where it is the same in all of them, with what it is called then.
 const SHARED: [(&str, &str); 4] = [
@@ -349,7 +350,30 @@ fn column(column: &Map, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// The fields that objects can be selected by. Names in brackets are not understood here.
+/// The schema that a path of names leads to.
+fn follow<'s>(path: &str, mut schema: &'s Map) -> Result<&'s Map, String> {
+    let mut rest = path;
+    while !rest.is_empty() {
+        let step = rest.strip_prefix('.').ok_or_else(|| match rest.strip_prefix('[') {
+            Some(_) => "array notation is not allowed".to_owned(),
+            None => {
+                format!("expected [ or . but got: {}", &rest[..rest.find(['.', '[', ']']).unwrap_or(rest.len()).max(1)])
+            }
+        })?;
+        if step.is_empty() {
+            return Err("unexpected end of JSON path".to_owned());
+        }
+        let (name, behind) = step.split_at(step.find(['.', '[', ']']).unwrap_or(step.len()).max(1));
+        let next = match object(schema, "properties") {
+            Some(properties) => object(properties, name),
+            None => object(schema, "additionalProperties"),
+        };
+        (schema, rest) = (next.ok_or(NO_FIELD)?, behind);
+    }
+    Ok(schema)
+}
+
+/// The fields that objects can be selected by.
 fn selectable(fields: &[Value], schema: Option<&Map>, path: &Path<'_>, errors: &mut ErrorList) {
     if schema.is_none() && !fields.is_empty() {
         let hoisted = path.to_string() == "spec.selectableFields";
@@ -370,12 +394,12 @@ fn selectable(fields: &[Value], schema: Option<&Map>, path: &Path<'_>, errors: &
             errors.push(Error::required(path, ""));
             continue;
         }
-        let steps = place.strip_prefix('.').unwrap_or(place).split('.');
-        let found = steps.fold(schema, |at_, step| object(object(at_?, "properties")?, step));
-        let Some(found) = found else {
-            let detail = "is an invalid path: does not refer to a valid field";
-            errors.push(Error::invalid(path, place, detail));
-            continue;
+        let found = match schema.map_or(Err(NO_FIELD.to_owned()), |schema| follow(place, schema)) {
+            Ok(found) => found,
+            Err(problem) => {
+                errors.push(Error::invalid(path, place, format!("is an invalid path: {problem}")));
+                continue;
+            }
         };
         if place.starts_with(".metadata.") {
             errors.push(Error::invalid(path, place, "must not point to fields in metadata"));

@@ -12,10 +12,9 @@ use capstan_api::{
 };
 
 use super::{
-    device_parts, expressions,
+    device_parts, expressions, internal,
     read::{at, flag, int, is_set, list, object, objects, strings, text},
     rules::{IMMUTABLE, invalid, required},
-    shape::{Field, NIL, NUMBER, Shape, TEXT, show},
     volume::{NOT_POSITIVE, driver_name, node_selector},
 };
 
@@ -202,32 +201,10 @@ fn opaque(config: &Map, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-const EXACT: &[Field] = &[
-    ("DeviceClassName", "deviceClassName", TEXT),
-    ("Selectors", "selectors", NIL),
-    ("AllocationMode", "allocationMode", TEXT),
-    ("Count", "count", NUMBER),
-    ("AdminAccess", "adminAccess", NIL),
-    ("Tolerations", "tolerations", NIL),
-    ("Capacity", "capacity", NIL),
-];
-const REQUESTS: &[Field] =
-    &[("Name", "name", TEXT), ("Exactly", "exactly", Shape::Pointer(EXACT)), ("FirstAvailable", "firstAvailable", NIL)];
-/// The spec of a claim as Go prints it; what is rare is printed as it is.
-const CLAIM: &[Field] = &[(
-    "Devices",
-    "devices",
-    Shape::Struct(&[
-        ("Requests", "requests", Shape::List(REQUESTS)),
-        ("Constraints", "constraints", NIL),
-        ("Config", "config", NIL),
-    ]),
-)];
-
 /// What was asked for stays.
 pub(super) fn claim_update(new: &Map, old: &Map, errors: &mut ErrorList) {
     if at(new, "spec") != at(old, "spec") {
-        errors.push(Error::invalid_shown(SPEC, show(at(new, "spec"), CLAIM), IMMUTABLE));
+        errors.push(Error::invalid_shown(SPEC, internal::show("ResourceClaimSpec", at(new, "spec")), IMMUTABLE));
     }
 }
 
@@ -240,12 +217,11 @@ pub(super) fn template(template: &Map, errors: &mut ErrorList) {
     devices(at(at(spec, "spec"), "devices"), &path.child("devices"), errors);
 }
 
-/// A template stays as it is. Upstream shows all of it; this shows what claims are made from.
+/// A template stays as it is.
 pub(super) fn template_update(new: &Map, old: &Map, errors: &mut ErrorList) {
     let (spec, before) = (at(new, "spec"), at(old, "spec"));
     if spec != before {
-        let shown = format!("{{\"Spec\":{}}}", show(at(spec, "spec"), CLAIM));
-        errors.push(Error::invalid_shown(SPEC, shown, IMMUTABLE));
+        errors.push(Error::invalid_shown(SPEC, internal::show("ResourceClaimTemplateSpec", spec), IMMUTABLE));
     }
 }
 

@@ -13,7 +13,7 @@ use capstan_api::{
 use super::{
     apps::mismatch,
     internal, pod,
-    read::{at, empty, flag, int, is_set, list, object, objects, text},
+    read::{at, flag, int, is_set, list, object, objects, text},
     rules::{IMMUTABLE, invalid, nonnegative, show_selector},
     show::{hidden, json},
 };
@@ -143,7 +143,7 @@ pub(super) fn spec(spec: &Map, path: &Path<'_>, errors: &mut ErrorList) {
             success_policy(policy, spec, &path, errors);
         } else {
             let detail = "requires indexed completion mode";
-            errors.push(Error::invalid_shown(path, show_success_policy(Some(policy)), detail));
+            errors.push(Error::invalid_shown(path, internal::show("SuccessPolicy", policy), detail));
         }
     }
     if is_set(spec, "podReplacementPolicy") {
@@ -337,20 +337,6 @@ fn success_policy(policy: &Map, spec: &Map, path: &Path<'_>, errors: &mut ErrorL
     }
 }
 
-/// A success policy as Go prints it.
-fn show_success_policy(policy: Option<&Map>) -> String {
-    let Some(policy) = policy else { return "null".to_owned() };
-    let rule = |(_, rule): (usize, &Map)| {
-        super::show::show(
-            rule,
-            &[("SucceededIndexes", "succeededIndexes", "null"), ("SucceededCount", "succeededCount", "null")],
-        )
-    };
-    let rules: Vec<_> = objects(policy, "rules").map(rule).collect();
-    let rules = if is_set(policy, "rules") { format!("[{}]", rules.join(",")) } else { "null".to_owned() };
-    format!(r#"{{"Rules":{rules}}}"#)
-}
-
 pub(super) fn update(new: &Map, old: &Map, errors: &mut ErrorList) {
     let old_job = old;
     let (new, old) = (at(new, "spec"), at(old, "spec"));
@@ -372,10 +358,8 @@ pub(super) fn update(new: &Map, old: &Map, errors: &mut ErrorList) {
         let path = SPEC.child(key);
         let shown = match (key, new.get(key).filter(|value| !value.is_null())) {
             (_, None) => "null".to_owned(),
-            ("successPolicy", Some(policy)) => show_success_policy(policy.as_object()),
-            ("podFailurePolicy", Some(policy)) => {
-                internal::show("PodFailurePolicy", policy.as_object().unwrap_or(empty()))
-            }
+            ("successPolicy", Some(Value::Object(policy))) => internal::show("SuccessPolicy", policy),
+            ("podFailurePolicy", Some(Value::Object(policy))) => internal::show("PodFailurePolicy", policy),
             (_, Some(value)) => json(value),
         };
         errors.push(Error::invalid_shown(path, shown, IMMUTABLE));

@@ -168,9 +168,10 @@ pub(super) fn ip_address(address: &Map, errors: &mut ErrorList) {
 
 /// An address keeps its parent.
 pub(super) fn ip_address_update(new: &Map, old: &Map, errors: &mut ErrorList) {
-    let [new, old] = [new, old].map(|address| object(at(address, "spec"), "parentRef"));
-    if new != old {
-        let shown = new.map_or_else(|| "null".to_owned(), |parent| show(parent, PARENT));
+    let [parent, before] = [new, old].map(|address| object(at(address, "spec"), "parentRef"));
+    if parent != before {
+        ip_address(new, errors);
+        let shown = parent.map_or_else(|| "null".to_owned(), |parent| show(parent, PARENT));
         errors.push(Error::invalid_shown(SPEC.child("parentRef"), shown, IMMUTABLE));
     }
 }

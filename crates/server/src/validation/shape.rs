@@ -25,7 +25,6 @@ pub(super) type Field = (&'static str, &'static str, Shape);
 
 pub(super) const TEXT: Shape = Shape::Plain("\"\"");
 pub(super) const NIL: Shape = Shape::Plain("null");
-pub(super) const NUMBER: Shape = Shape::Plain("0");
 pub(super) const FLAG: Shape = Shape::Plain("false");
 
 /// A struct as compact JSON. The shapes bound how deep it goes.
