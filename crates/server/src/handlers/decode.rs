@@ -29,6 +29,15 @@ pub(crate) const TYPE_META: &str = concat!(
 /// How much of a body that cannot be read is shown.
 const SUMMARY_BYTES: usize = 30;
 
+/// Whether a body of this form is read at all, which creates ask before anything else.
+///
+/// # Errors
+/// 415 for one that is not.
+pub(crate) fn check_form(resource: &Resource, content_type: &str) -> Result<(), Status> {
+    let protobuf = if resource.as_custom().is_some() { Protobuf::No } else { Protobuf::Yes };
+    body_media_type(content_type, protobuf).map(drop)
+}
+
 /// Reads and defaults an object of a resource, built in or custom.
 ///
 /// # Errors
