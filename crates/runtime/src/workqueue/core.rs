@@ -124,7 +124,7 @@ impl<T: Item, Q: Ready> State<T, Q> {
         if let Some((_, at)) = self.entries.find(spread(hash), is_it) {
             return *at as usize;
         }
-        // Filled in where it is: copying one that was just put together waits for all that is still on its way to memory.
+        // Filled in where it is: a copy of what was just put together waits for all that is still on its way to memory.
         let at = self.free.pop().unwrap_or_else(|| {
             slots.push(Slot { item: None, dirty: None, added: None, hash: 0, processing: false, kept: false });
             slots.len() - 1
