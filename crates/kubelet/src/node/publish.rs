@@ -67,6 +67,14 @@ impl Publisher {
 
     fn patch(&mut self, status: &PodStatus) -> Value {
         let mut patch = json!({"status": status});
+        // A condition that has no reason any more loses the one that it had.
+        for condition in patch["status"]["conditions"].as_array_mut().into_iter().flatten() {
+            for key in ["reason", "message"] {
+                if condition.get(key).is_none() {
+                    condition[key] = Value::Null;
+                }
+            }
+        }
         let has = |kind: &str| status.conditions.iter().flatten().any(|condition| condition.type_ == kind);
         for kind in PASSING {
             if has(kind) {

@@ -198,7 +198,8 @@ async fn resources_change_while_it_runs() {
     let script = "cat /sys/fs/cgroup/memory$(grep ':memory:' /proc/self/cgroup | cut -d: -f3)/memory.limit_in_bytes \
                   2>/dev/null || cat /sys/fs/cgroup$(grep '^0::' /proc/self/cgroup | cut -d: -f3)/memory.max";
     world.create("p", sleeper(json!({"resources": amounts("64Mi", "100m")}))).await;
-    world.until("p", |pod| ready(pod) && has(pod, "64Mi")).await;
+    let pod = world.until("p", |pod| ready(pod) && has(pod, "64Mi")).await;
+    assert!(pod.status.unwrap().conditions.unwrap().iter().all(|condition| condition.reason.is_none()));
     let resize = |memory: &str, cpu: &str| {
         let patch = json!({"spec": {"containers": [{"name": "c", "resources": amounts(memory, cpu)}]}});
         let pods = world.pods();
