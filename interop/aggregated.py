@@ -79,7 +79,7 @@ def main():
     context.load_cert_chain(f"{directory}/tls.crt", f"{directory}/tls.key")
     context.load_verify_locations(f"{directory}/proxy-ca.crt")
     context.verify_mode = ssl.CERT_REQUIRED
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    server = http.server.ThreadingHTTPServer(("0.0.0.0", port), Handler)
     server.socket = context.wrap_socket(server.socket, server_side=True)
     server.serve_forever()
 

@@ -1,4 +1,5 @@
-//! B3: durable creates and updates, of 1 KB and 10 KB, with few and many in flight; and at a fixed rate.
+//! B3: durable creates and updates, of 1 KB and 10 KB, with few and many in flight; and at a fixed rate; and creates beside
+//! many that are stored already.
 
 use crate::{
     bench::Bench,
@@ -49,6 +50,33 @@ pub(super) async fn run(bench: &mut Bench) -> Result<(), String> {
             load::open(server, RATE, time, |n| objects::create_config_map(n, 1024)).await
         })
         .await;
+    bench.end(servers).await;
+    beside_others(bench).await
+}
+
+/// Creates on new servers that are filled before.
+async fn beside_others(bench: &mut Bench) -> Result<(), String> {
+    let servers = bench.servers().await?;
+    let time = bench.settings.time;
+    let counts: &[u64] = bench.settings.scale(&[10_000], &[10_000, 500_000]);
+    let mut filled = 0;
+    for &count in counts {
+        for server in &servers {
+            bench.say(&format!("{}, filling to {count}", server.side.name()));
+            load::fill(server, filled, count, |n| {
+                Call::post(CONFIG_MAPS, objects::config_map(&format!("stored{n}"), 1024))
+            })
+            .await?;
+        }
+        filled = count;
+        let case = Case::more(format!("create 1 KB, 100 in flight, {count} stored"), "ops/s")
+            .point("creates of 1 KB over stored objects", count as usize);
+        bench
+            .rounds(case, &servers, async |server| {
+                load::closed(server, 100, time, |n| objects::create_config_map(n, 1024)).await
+            })
+            .await;
+    }
     bench.end(servers).await;
     Ok(())
 }

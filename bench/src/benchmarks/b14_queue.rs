@@ -1,7 +1,8 @@
 //! B14: work queues and a loop that does nothing, beside those of client-go and controller-runtime.
 //!
 //! One adds many keys, so many workers take them and are done with them; and a controller looks at ten thousand keys,
-//! several times. The peer is a program that does the same, built from `bench/peers/go/workqueue`.
+//! several times. The peer is a program that does the same, built from `bench/peers/go/workqueue`. Both measure how
+//! long things take, but for the plain queue, which is measured with and without that.
 
 use std::{
     collections::HashMap,
@@ -32,7 +33,8 @@ const ROUNDS: usize = 20;
 const WORKERS: [usize; 4] = [1, 4, 16, 64];
 
 /// What is measured, under the peer's word for it, and the title of its row.
-const QUEUE: (&str, &str) = ("client-go", "WorkQueue");
+const QUEUE: (&str, &str) = ("client-go-without-metrics", "WorkQueue");
+const MEASURED: (&str, &str) = ("client-go", "WorkQueue that measures times");
 const PRIORITY: (&str, &str) = ("controller-runtime", "PriorityQueue");
 const RECONCILE: (&str, &str) = ("reconcile", "no-op reconcile of 10,000 keys");
 
@@ -47,7 +49,12 @@ pub(super) async fn run(bench: &mut Bench) -> Result<(), String> {
             bench.say(&format!("{workers} workers, round {round} of {}", bench.settings.rounds));
             let took = measure(WorkQueue::new(Arc::clone(&clock)), &all, workers).await.map_err(failed)?;
             add(bench, QUEUE, workers, "capstan", took.as_nanos() as f64 / items as f64);
+            let queue = WorkQueue::new(Arc::clone(&clock));
+            queue.measure();
+            let took = measure(queue, &all, workers).await.map_err(failed)?;
+            add(bench, MEASURED, workers, "capstan", took.as_nanos() as f64 / items as f64);
             let queue = PriorityQueue::new(Arc::clone(&clock), default_item_based_rate_limiter());
+            queue.measure();
             let took = measure(queue, &all, workers).await.map_err(failed)?;
             add(bench, PRIORITY, workers, "capstan", took.as_nanos() as f64 / items as f64);
             let took = reconciles(&few, workers).await.map_err(failed)?;
@@ -61,7 +68,7 @@ pub(super) async fn run(bench: &mut Bench) -> Result<(), String> {
         match theirs {
             Ok(theirs) => {
                 for (what, workers) in
-                    [QUEUE, PRIORITY, RECONCILE].into_iter().flat_map(|what| WORKERS.map(|w| (what, w)))
+                    [QUEUE, MEASURED, PRIORITY, RECONCILE].into_iter().flat_map(|what| WORKERS.map(|w| (what, w)))
                 {
                     if let Some(ns) = theirs.get(&(what.0.to_owned(), workers)) {
                         add(bench, what, workers, "upstream", *ns);
@@ -181,6 +188,7 @@ async fn reconciles(keys: &[Key], workers: usize) -> Result<Duration, JoinError>
     let nothing = Arc::new(Nothing::default());
     let controller = Controller::new(NoOp(Arc::clone(&nothing)), Arc::clone(&clock)).max_concurrent_reconciles(workers);
     let queue = controller.queue().clone();
+    queue.measure();
     let running = tokio::spawn(controller.run());
     let begun = clock.monotonic();
     for _ in 0..ROUNDS {

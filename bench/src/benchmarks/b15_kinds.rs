@@ -15,7 +15,7 @@ use crate::{
 
 /// How often a kind that is not served yet is asked for.
 const TRY: Duration = Duration::from_millis(10);
-/// How long it may take until one is.
+/// How long it may take from one to the next.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) async fn run(bench: &mut Bench) -> Result<(), String> {
@@ -50,12 +50,13 @@ async fn install(server: &Running, from: u64, to: u64) -> Result<(), String> {
     let connection = server.connect().await?;
     let clock = RealClock::new();
     for number in from..to {
+        let began = clock.monotonic();
         loop {
             match connection.call(Call::get(objects::custom_path(number))).await {
                 Ok(_) => break,
                 // Upstream says 429 while it prepares to store what it serves already.
                 Err(CallError::Status(status, _))
-                    if matches!(status.as_u16(), 404 | 429) && clock.monotonic().0 < PATIENCE =>
+                    if matches!(status.as_u16(), 404 | 429) && clock.monotonic().since(began) < PATIENCE =>
                 {
                     clock.sleep(TRY).await;
                 }

@@ -7,6 +7,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::Poll,
+    thread,
 };
 
 use capstan_api::{GroupResource, GroupVersionKind, Map, Status, Str, Value, builtin, watch_event::EventType};
@@ -42,15 +43,29 @@ type Write = (Arc<Stored>, Op);
 
 /// Creates what is missing of what every cluster has, and brings up to date what belongs to the server.
 pub(crate) async fn bootstrap(registry: &Registry, allocator: &Allocator, config: &Config) -> Result<(), StartError> {
-    let rbac = bootstrap::rbac().into_iter().filter(|object| kind_of(object) != "ClusterRole");
-    let mut writes: Vec<Write> = Vec::new();
-    for object in bootstrap::objects().into_iter().chain(bootstrap::cluster_roles()).chain(rbac) {
-        writes.extend(ensure(registry, object).map_err(StartError::Bootstrap)?);
-    }
+    let mut writes = of_every_cluster(registry).map_err(StartError::Bootstrap)?;
     writes.extend(of_this_server(registry, config).map_err(StartError::Bootstrap)?);
     commit_all(registry, writes).await?;
     let writes = services(registry, allocator, config).map_err(StartError::Bootstrap)?;
     commit_all(registry, writes).await
+}
+
+/// What every cluster has, as far as it is not there. A server that starts waits for nothing else so long, so two look
+/// after it; which of them is faster changes nothing.
+fn of_every_cluster(registry: &Registry) -> Result<Vec<Write>, Status> {
+    let rbac = bootstrap::rbac().into_iter().filter(|object| kind_of(object) != "ClusterRole");
+    let objects = bootstrap::objects().into_iter().chain(bootstrap::cluster_roles()).chain(rbac);
+    let mut first: Vec<(Value, String)> = objects.map(|object| (object, registry.ids.uid())).collect();
+    let second = first.split_off(first.len() / 2);
+    let missing = |objects: Vec<(Value, String)>| -> Result<Vec<Write>, Status> {
+        objects.into_iter().filter_map(|(object, uid)| ensure(registry, object, &uid).transpose()).collect()
+    };
+    thread::scope(|scope| {
+        let second = scope.spawn(|| missing(second));
+        let mut writes = missing(first)?;
+        writes.extend(second.join().map_err(|_| Status::internal_error("a thread has panicked"))??);
+        Ok(writes)
+    })
 }
 
 async fn commit_all(registry: &Registry, writes: Vec<Write>) -> Result<(), StartError> {
@@ -104,10 +119,10 @@ fn existing(
 }
 
 /// What has to be written for an object to be there as it should.
-fn ensure(registry: &Registry, expected: Value) -> Result<Option<Write>, Status> {
+fn ensure(registry: &Registry, expected: Value, uid: &str) -> Result<Option<Write>, Status> {
     let at = place(registry, &expected)?;
     let Some((existing, _)) = existing(registry, &at.stored.resource, &at.namespace, &at.name) else {
-        return put(registry, expected).map(Some);
+        return put(registry, expected, uid).map(Some);
     };
     let revised = match &*at.gvk.kind {
         "ClusterRole" | "Role" => reconciled(bootstrap::reconcile_role(&existing, &expected)),
@@ -116,7 +131,7 @@ fn ensure(registry: &Registry, expected: Value) -> Result<Option<Write>, Status>
         "FlowSchema" | "PriorityLevelConfiguration" => bootstrap::revise(&existing, &expected, Ensure::of(&at.name)),
         _ => None,
     };
-    revised.map(|object| put(registry, object)).transpose()
+    revised.map(|object| put(registry, object, uid)).transpose()
 }
 
 fn reconciled(answer: Reconciled) -> Option<Value> {
@@ -128,16 +143,16 @@ fn reconciled(answer: Reconciled) -> Option<Value> {
 
 /// Makes sure that an object is there as it should.
 pub(crate) async fn ensure_object(registry: &Registry, expected: Value) -> Result<(), Status> {
-    let writes = ensure(registry, expected)?.into_iter().collect();
+    let writes = ensure(registry, expected, &registry.ids.uid())?.into_iter().collect();
     commit_all(registry, writes).await.map_err(Status::internal_error)
 }
 
-/// Writes an object over what is there, or a new one.
-fn put(registry: &Registry, object: Value) -> Result<Write, Status> {
+/// Writes an object over what is there, or a new one, which gets this uid.
+fn put(registry: &Registry, object: Value, uid: &str) -> Result<Write, Status> {
     let at = place(registry, &object)?;
     let key = at.stored.key(&at.namespace, &at.name);
     let Some(found) = registry.get(&at.stored.resource, &at.namespace, &at.name) else {
-        let object = fresh(registry, &at.stored, &at.gvk, object);
+        let object = fresh(registry, &at, uid, object);
         return Ok((at.stored, Op::create(key, encode(&object))));
     };
     let Value::Object(mut object) = object else { return Err(Status::internal_error("not an object")) };
@@ -146,14 +161,14 @@ fn put(registry: &Registry, object: Value) -> Result<Write, Status> {
 }
 
 /// A new object, as a client's would be.
-fn fresh(registry: &Registry, stored: &Stored, gvk: &GroupVersionKind, mut object: Value) -> Map {
-    if let Some(schema) = builtin::schema(gvk) {
+fn fresh(registry: &Registry, at: &Place, uid: &str, mut object: Value) -> Map {
+    if let Some(schema) = builtin::schema(&at.gvk) {
         builtin::default(&schema, &mut object);
     }
     let Value::Object(mut object) = object else { return Map::new() };
     let status = object.get("status").cloned();
-    managed::track_own(stored, "", None, &mut object, registry.now());
-    prepare_for_create(stored.strategy, &mut object, &registry.ids.uid(), registry.now());
+    managed::track_own(&at.stored, "", None, &mut object, registry.now());
+    prepare_for_create(at.stored.strategy, &mut object, uid, registry.now());
     // What the server creates may come with its status.
     if let Some(status) = status.filter(|status| status.as_object().is_some_and(|status| !status.is_empty())) {
         object.insert("status", status);
@@ -177,7 +192,7 @@ fn of_this_server(registry: &Registry, config: &Config) -> Result<Vec<Write>, St
         objects.push(bootstrap::kubernetes_endpoint_slice(&endpoints));
         objects.push(endpoints);
     }
-    objects.into_iter().map(|object| put(registry, object)).collect()
+    objects.into_iter().map(|object| put(registry, object, &registry.ids.uid())).collect()
 }
 
 /// The range of services, the addresses that are taken, and the service of the server itself.
@@ -189,7 +204,7 @@ fn services(registry: &Registry, allocator: &Allocator, config: &Config) -> Resu
         let mut status = Map::new();
         status.insert("conditions", vec![Value::from(allocation::ready_condition(registry.now()))]);
         object.insert("status", status);
-        writes.push(put(registry, object.into())?);
+        writes.push(put(registry, object.into(), &registry.ids.uid())?);
     }
     let all = |resource: &GroupResource| -> Result<Vec<Map>, Status> {
         registry.list(resource, "").iter().map(|object| live::parse(&object.json)).collect()
@@ -197,7 +212,7 @@ fn services(registry: &Registry, allocator: &Allocator, config: &Config) -> Resu
     let (stored, addresses) = (all(&SERVICES)?, all(&IP_ADDRESSES)?);
     let repair = allocator.repair(&stored, &addresses);
     for object in repair.create {
-        writes.push(put(registry, object.into())?);
+        writes.push(put(registry, object.into(), &registry.ids.uid())?);
     }
     for name in repair.delete {
         if let (Some(stored), Some(found)) = (registry.stored(&IP_ADDRESSES), registry.get(&IP_ADDRESSES, "", &name)) {
@@ -208,12 +223,12 @@ fn services(registry: &Registry, allocator: &Allocator, config: &Config) -> Resu
     if registry.get(&SERVICES, "default", bootstrap::KUBERNETES).is_none() {
         let service = bootstrap::kubernetes_service(&config.services.primary, config.secure_port);
         let at = place(registry, &service)?;
-        let mut service = fresh(registry, &at.stored, &at.gvk, service);
+        let mut service = fresh(registry, &at, &registry.ids.uid(), service);
         let allocation = allocator.allocate(&mut service, None, false).map_err(|status| *status)?;
         let key = at.stored.key(&at.namespace, &at.name);
         writes.push((at.stored, Op::create(key, encode(&service))));
         for address in allocation.created() {
-            writes.push(put(registry, address.into())?);
+            writes.push(put(registry, address.into(), &registry.ids.uid())?);
         }
         allocation.commit();
     }
@@ -431,7 +446,7 @@ async fn look_for_levels(registry: &Registry) -> Result<(), Status> {
         if flow_schema_status::bring_up(&mut schema, registry.now(), |level| {
             registry.get(&PRIORITY_LEVELS, "", level).is_some()
         }) {
-            writes.push(put(registry, Value::Object(schema))?);
+            writes.push(put(registry, Value::Object(schema), &registry.ids.uid())?);
         }
     }
     commit_all(registry, writes).await.map_err(Status::internal_error)
@@ -446,6 +461,6 @@ async fn aggregate_once(registry: &Registry) -> Result<(), Status> {
     let mut after = before.clone();
     bootstrap::aggregate_cluster_roles(&mut after).map_err(Status::internal_error)?;
     let changed = after.into_iter().zip(before).filter(|(after, before)| after != before);
-    let writes = changed.map(|(after, _)| put(registry, after)).collect::<Result<Vec<_>, _>>()?;
+    let writes = changed.map(|(after, _)| put(registry, after, &registry.ids.uid())).collect::<Result<Vec<_>, _>>()?;
     commit_all(registry, writes).await.map_err(Status::internal_error)
 }

@@ -110,10 +110,18 @@ fn shown_default<'a>(field: &Field<'a>) -> Option<&'a str> {
     field.default.filter(|default| field.absent != text::Absent::Dropped || !text::is_zero(default))
 }
 
+/// Lists that get their defaults only when they were never set: an empty one is refused later, not filled.
+const EMPTY_COUNTS: [(&str, &str); 1] = [("autoscaling.v2.HPAScalingRules", "policies")];
+
 /// The fields of a type.
 fn fields(ty: usize) -> impl Iterator<Item = Field<'static>> {
+    let name = type_name(ty);
+    let counts: Vec<&str> = EMPTY_COUNTS.iter().filter(|(of, _)| *of == name).map(|(_, field)| *field).collect();
     let lines = type_block(ty).skip(1).filter(|line| !line.starts_with(EMBEDDED) && !line.starts_with(UNION));
-    lines.map(|line| Field::parse(line).expect("codegen has written the table"))
+    lines.map(move |line| {
+        let field = Field::parse(line).expect("codegen has written the table");
+        if counts.contains(&field.name) { Field { absent: text::Absent::Pointer, ..field } } else { field }
+    })
 }
 
 /// The nodes of a definition while it is loaded.

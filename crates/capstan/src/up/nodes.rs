@@ -1,6 +1,12 @@
 //! The nodes of `capstan up`: this machine, or many that only pretend.
 
-use std::{env, net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{
+    env,
+    net::{IpAddr, SocketAddr},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
 use capstan_clock::{Clock as _, OsIds, RealClock};
 use capstan_kubelet::{
@@ -18,7 +24,7 @@ use super::{
     flags::{Place, Runtime, UpFlags},
     inside::{self, Inside},
 };
-use crate::server::Running;
+use crate::server::{Running, reachable};
 
 /// Where containerd listens.
 const CONTAINERD: &str = "/run/containerd/containerd.sock";
@@ -97,7 +103,9 @@ async fn this_machine(
         }
         _ => {
             let shim = env::current_exe().map_err(|error| error.to_string())?;
-            let process = Process::new(&root, &shim, addresses.clone(), Arc::clone(&clock), Arc::clone(&ids)).await;
+            // Pods share this machine's network. An address of the loopback is none that Endpoints may have.
+            let pods = vec![reachable(IpAddr::from([0, 0, 0, 0])).to_string()];
+            let process = Process::new(&root, &shim, pods, Arc::clone(&clock), Arc::clone(&ids)).await;
             let process = process.map_err(|error| format!("{}: {error}", root.display()))?;
             let why = if runtime == Runtime::Auto { " (no containerd found)" } else { "" };
             let what = format!("{} runtime{why}", process.name());

@@ -8,8 +8,11 @@ use std::{
 };
 
 use capstan_api::options::ListOptions;
-use capstan_client::{Api, Client, Event};
-use capstan_clock::{Ids as _, OsIds, RealClock};
+use capstan_client::{
+    Api, Client, Event,
+    beat::{Either, race},
+};
+use capstan_clock::{Clock as _, Ids as _, OsIds, RealClock};
 use capstan_kubelet::{
     node::{Node, NodeBuilder, Shared, machine::Signals},
     runtime::{Runtime, process::Process},
@@ -36,6 +39,9 @@ pub(crate) struct World {
     pub(crate) stopper: Stopper,
     pub(crate) node: Option<tokio::task::JoinHandle<()>>,
 }
+
+/// What takes so long does not come; nothing here takes a tenth of it on a slow machine.
+const NEVER: Duration = Duration::from_secs(600);
 
 /// The shim, built by cargo beside this test.
 pub(crate) fn shim() -> PathBuf {
@@ -161,18 +167,25 @@ impl World {
         self.pods().create(&serde_json::from_value(pod).unwrap()).await.unwrap();
     }
 
-    /// Waits until the pod is as wanted; what it last was like otherwise.
+    /// Waits until the pod is as wanted; says what it was like last if that does not come.
     pub(crate) async fn until(&self, name: &str, wanted: impl Fn(&Pod) -> bool) -> Pod {
         let options = ListOptions { field_selector: format!("metadata.name={name}"), ..ListOptions::default() };
-        loop {
-            let mut watch = self.pods().watch(&options).await.unwrap();
-            while let Some(event) = watch.try_next().await.unwrap() {
-                if let Event::Added(pod) | Event::Modified(pod) = event
-                    && wanted(&pod)
-                {
-                    return pod;
+        let mut last = None;
+        let found = async {
+            loop {
+                let mut watch = self.pods().watch(&options).await.unwrap();
+                while let Some(event) = watch.try_next().await.unwrap() {
+                    let (Event::Added(pod) | Event::Modified(pod)) = event else { continue };
+                    if wanted(&pod) {
+                        return pod;
+                    }
+                    last = Some(pod);
                 }
             }
+        };
+        match race(found, RealClock::new().sleep(NEVER)).await {
+            Either::First(pod) => pod,
+            Either::Second(()) => panic!("pod {name} is not as wanted, it is {}", json!(last)),
         }
     }
 
@@ -193,13 +206,21 @@ impl World {
     pub(crate) async fn event(&self, pod: &str, reason: &str) -> String {
         let events = Api::<CoreEvent>::namespaced(&self.client, "default");
         let mut watch = events.watch(&ListOptions::default()).await.unwrap();
-        loop {
-            if let Some(Event::Added(event) | Event::Modified(event)) = watch.try_next().await.unwrap()
-                && event.involved_object.name.as_deref() == Some(pod)
-                && event.reason.as_deref() == Some(reason)
-            {
-                return event.message.unwrap_or_default();
+        let mut others = Vec::new();
+        let found = async {
+            loop {
+                let Some(Event::Added(event) | Event::Modified(event)) = watch.try_next().await.unwrap() else {
+                    continue;
+                };
+                if event.involved_object.name.as_deref() == Some(pod) && event.reason.as_deref() == Some(reason) {
+                    return event.message.unwrap_or_default();
+                }
+                others.push((event.involved_object.name, event.reason));
             }
+        };
+        match race(found, RealClock::new().sleep(NEVER)).await {
+            Either::First(message) => message,
+            Either::Second(()) => panic!("no {reason} of pod {pod} but {others:?}"),
         }
     }
 

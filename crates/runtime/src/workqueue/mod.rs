@@ -9,6 +9,8 @@ mod priority;
 mod queue;
 mod rate_limiters;
 mod ready;
+mod state;
+mod table;
 #[cfg(test)]
 mod tests;
 

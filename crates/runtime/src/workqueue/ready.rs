@@ -18,6 +18,8 @@ pub(super) trait Ready: Default + Send {
 
     /// Whether an item that waits for its time and is added meanwhile comes only once.
     const MERGES_WAITING: bool;
+    /// Whether the next item cannot be one that comes later.
+    const IN_ORDER: bool;
 
     /// Where an item of this rank stands that came as the so-manieth.
     fn at(rank: Self::Rank, place: u64) -> Self::At;
@@ -39,6 +41,7 @@ impl Ready for Fifo {
     type Rank = ();
     type At = ();
     const MERGES_WAITING: bool = false;
+    const IN_ORDER: bool = true;
 
     fn at((): (), _: u64) {}
 
@@ -75,6 +78,7 @@ impl Ready for ByPriority {
     type Rank = i32;
     type At = (i32, u64);
     const MERGES_WAITING: bool = true;
+    const IN_ORDER: bool = false;
 
     fn at(priority: i32, place: u64) -> (i32, u64) {
         (priority, place)

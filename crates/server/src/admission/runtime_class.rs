@@ -1,13 +1,13 @@
 //! RuntimeClass: a pod carries the overhead of its runtime, and goes where that runs.
 
-use capstan_api::{GroupResource, Map, Quantity, Status, Value, go};
+use capstan_api::{GroupResource, Map, Quantity, Status, Value, go, validation::is_path_segment_name};
 
 use super::{
     Operation, Plugin, Request,
     common::{PODS, forbidden, is_about, is_set, object, stored, strings},
     tolerations,
 };
-use crate::registry::paths;
+use crate::{handlers::write::as_it_is, registry::paths};
 
 const RUNTIME_CLASSES: GroupResource = GroupResource::from_static("node.k8s.io", "runtimeclasses");
 const MISMATCH: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
@@ -98,6 +98,12 @@ fn class(request: &Request<'_>) -> Result<Option<Map>, Status> {
     let Some(name) = name.filter(|_| applies(request)) else {
         return Ok(None);
     };
+    // Upstream asks for it by its path.
+    let messages = is_path_segment_name(name);
+    if !messages.is_empty() {
+        let quoted = go::quote(name);
+        return Err(as_it_is(format!("invalid resource name {quoted}: [{}]", messages.join(" "))));
+    }
     match stored(request, &RUNTIME_CLASSES, "", name) {
         None => Err(forbidden(request, format!("pod rejected: RuntimeClass {} not found", go::quote(name)))),
         class => Ok(class),

@@ -497,7 +497,8 @@ fn show_empty(call: &Call<'_>, mut errors: ErrorList) -> ErrorList {
             (value, _) => value.get(step),
         });
         error.bad_value = match found {
-            Some(Value::Object(map)) if map.is_empty() => found.cloned(),
+            // What is said of a whole spec shows a list in it.
+            Some(Value::Object(map)) if map.is_empty() && error.field != "spec" => found.cloned(),
             Some(Value::Array(items)) if items.is_empty() => found.cloned(),
             _ => continue,
         };

@@ -87,6 +87,11 @@ fn first<'a>(view: View<'a>, paths: &[&str]) -> Option<&'a Value> {
     paths.iter().find_map(|path| view.get(path))
 }
 
+/// An amount, or what Go prints where there is none.
+fn amount(value: Option<&Value>) -> String {
+    value.map_or_else(|| "<nil>".to_owned(), |value| quantity(Some(value)))
+}
+
 /// A metric: what was measured, a slash, and what is aimed at.
 fn target(spec: View<'_>, status: Option<View<'_>>) -> String {
     let (source, of_resource) = match spec.text("type") {
@@ -104,8 +109,8 @@ fn target(spec: View<'_>, status: Option<View<'_>>) -> String {
     if of_resource {
         let name = spec.text("name");
         if average.is_some() {
-            let current = status.map_or_else(unknown, |status| quantity(first(status, AVERAGE)));
-            return format!("{name}: {current}/{}", quantity(average));
+            let current = status.map_or_else(unknown, |status| amount(first(status, AVERAGE)));
+            return format!("{name}: {current}/{}", amount(average));
         }
         let percent = |value: Option<&Value>| value.and_then(Value::as_i64).map(|percent| format!("{percent}%"));
         let current = status.and_then(|status| percent(first(status, UTILIZATION))).unwrap_or_else(unknown);
@@ -113,14 +118,14 @@ fn target(spec: View<'_>, status: Option<View<'_>>) -> String {
         return format!("{name}: {current}/{target}");
     }
     if source == "pods" {
-        let current = status.map_or_else(unknown, |status| quantity(first(status, AVERAGE)));
-        return format!("{current}/{}", quantity(average));
+        let current = status.map_or_else(unknown, |status| amount(first(status, AVERAGE)));
+        return format!("{current}/{}", amount(average));
     }
     if average.is_some() {
         let current = status.and_then(|status| first(status, AVERAGE));
-        let current = current.map_or_else(unknown, |current| quantity(Some(current)));
-        return format!("{current}/{} (avg)", quantity(average));
+        let current = current.map_or_else(unknown, |current| amount(Some(current)));
+        return format!("{current}/{} (avg)", amount(average));
     }
-    let current = status.map_or_else(unknown, |status| quantity(first(status, VALUE)));
-    format!("{current}/{}", quantity(first(spec, TARGET_VALUE)))
+    let current = status.map_or_else(unknown, |status| amount(first(status, VALUE)));
+    format!("{current}/{}", amount(first(spec, TARGET_VALUE)))
 }

@@ -196,20 +196,27 @@ fn definition_spec(spec: &Map, errors: &mut ErrorList) {
             errors.push(Error::required(path.child("schema").child("openAPIV3Schema"), ""));
         }
     }
+    let has_defaults = |version: &&Map| version.get("schema").is_some_and(has_default);
+    if flag(spec, "preserveUnknownFields") && versions.iter().any(has_defaults) {
+        let detail = "must be false in order to use defaults in the schema";
+        errors.push(Error::invalid(SPEC.child("preserveUnknownFields"), true, detail));
+    }
     for (i, version) in versions.iter().enumerate() {
         let path = path.index(i);
         let name = text(version, "name");
         joined(name, is_dns1035_label(name), "", path.child("name"), errors);
         warning(version, path.child("deprecationWarning"), errors);
-        for ((key, _), shared) in SHARED.iter().zip(shared) {
-            if shared.is_none() {
-                part(version, key, path.child(key), errors);
+        for ((key, _), of_all) in SHARED.iter().zip(shared) {
+            if of_all.is_none() {
+                // A schema that is said once for all versions is none of theirs.
+                let schema = object(version, "schema")
+                    .filter(|schema| *key == "schema" || shared[0].is_none() && is_set(schema, "openAPIV3Schema"));
+                part(version, key, schema, path.child(key), errors);
             }
         }
     }
     counts(spec, &versions, &shared, errors);
-    if let Some(version) = versions.first() {
-        let name = text(version, "name");
+    if let Some(name) = versions.first().map(|version| text(version, "name")).filter(|name| !name.is_empty()) {
         joined(name, is_dns1035_label(name), "", SPEC.child("version"), errors);
     }
     let names_path = SPEC.child("names");
@@ -219,13 +226,35 @@ fn definition_spec(spec: &Map, errors: &mut ErrorList) {
         }
     }
     names(at(spec, "names"), &names_path, errors);
-    for ((key, name), shared) in SHARED.iter().zip(shared) {
-        if let (Some(_), Some(version)) = (shared, versions.first()) {
-            part(version, key, SPEC.child(name), errors);
+    for ((key, name), of_all) in SHARED.iter().zip(shared) {
+        if let (Some(_), Some(version)) = (of_all, versions.first()) {
+            let schema = object(version, "schema").filter(|_| shared[0].is_some());
+            part(version, key, schema, SPEC.child(name), errors);
         }
+    }
+    let strategy = text(at(spec, "conversion"), "strategy");
+    if flag(spec, "preserveUnknownFields") && is_set(spec, "conversion") && strategy != "None" {
+        let path = SPEC.child("conversion");
+        let detail = "must be None if spec.preserveUnknownFields is true";
+        errors.push(Error::invalid(path.child("strategy"), strategy, detail));
     }
     if let Some(conversion) = object(spec, "conversion") {
         convert(conversion, &SPEC.child("conversion"), errors);
+    }
+}
+
+/// Whether a schema says somewhere what a field is when it is not set.
+fn has_default(schema: &Value) -> bool {
+    match schema {
+        Value::Object(map) => map.iter().any(|(key, value)| match key.as_ref() {
+            "default" => !value.is_null(),
+            // What stands there are names of fields.
+            "properties" => value.as_object().is_some_and(|fields| fields.iter().any(|(_, field)| has_default(field))),
+            "enum" | "example" => false,
+            _ => has_default(value),
+        }),
+        Value::Array(items) => items.iter().any(has_default),
+        _ => false,
     }
 }
 
@@ -282,11 +311,10 @@ fn warning(version: &Map, path: Path<'_>, errors: &mut ErrorList) {
 }
 
 /// One of the parts of a version that may be the same in all.
-fn part(version: &Map, key: &str, path: Path<'_>, errors: &mut ErrorList) {
-    let schema = at(version, "schema").get("openAPIV3Schema");
+fn part(version: &Map, key: &str, schema: Option<&Map>, path: Path<'_>, errors: &mut ErrorList) {
     match key {
         "schema" => {
-            if let Some(schema) = schema {
+            if let Some(schema) = schema.and_then(|schema| schema.get("openAPIV3Schema")) {
                 let path = path.child("openAPIV3Schema").to_string();
                 match structural::compile(schema, &path) {
                     Ok(compiled) => errors.extend(check_rules(compiled.root(), &path)),
@@ -300,7 +328,7 @@ fn part(version: &Map, key: &str, path: Path<'_>, errors: &mut ErrorList) {
                 column(one, &path.index(i), errors);
             }
         }
-        _ => selectable(list(version, key), schema.and_then(Value::as_object), &path, errors),
+        _ => selectable(list(version, key), schema, &path, errors),
     }
 }
 
@@ -394,6 +422,7 @@ fn selectable(fields: &[Value], schema: Option<&Map>, path: &Path<'_>, errors: &
             errors.push(Error::required(path, ""));
             continue;
         }
+        let schema = schema.and_then(|schema| object(schema, "openAPIV3Schema"));
         let found = match schema.map_or(Err(NO_FIELD.to_owned()), |schema| follow(place, schema)) {
             Ok(found) => found,
             Err(problem) => {

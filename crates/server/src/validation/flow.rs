@@ -1,5 +1,7 @@
 //! Flow schemas and priority levels.
 
+use std::collections::BTreeSet;
+
 use capstan_api::{
     Map, Value,
     field::{Error, ErrorList, Path},
@@ -50,6 +52,22 @@ pub(super) fn schema(schema: &Map, errors: &mut ErrorList) {
     let path = SPEC.child("rules");
     for (i, one) in objects(spec, "rules") {
         rule(one, &path.index(i), errors);
+    }
+}
+
+/// What both kinds say of their state.
+pub(super) fn status(new: &Map, _: &Map, errors: &mut ErrorList) {
+    let path = Path::new("status");
+    let path = path.child("conditions");
+    let mut seen = BTreeSet::new();
+    for (i, condition) in objects(at(new, "status"), "conditions") {
+        let (ty, path) = (text(condition, "type"), path.index(i));
+        if !seen.insert(ty) {
+            errors.push(Error::duplicate(path.child("type"), ty));
+        }
+        if ty.is_empty() {
+            errors.push(Error::required(path.child("type"), ""));
+        }
     }
 }
 

@@ -19,6 +19,7 @@ mod endpoints;
 mod event;
 mod expressions;
 mod flow;
+mod go_url;
 mod hpa;
 mod ingress;
 mod internal;
@@ -389,6 +390,8 @@ static SUBRESOURCES: &[(&str, &str, &str, &[Step])] = &[
     ("batch", "Job", "status", &[MetaUpdate, Change(job_status::update)]),
     ("batch", "CronJob", "status", &[]),
     ("policy", "PodDisruptionBudget", "status", &[Change(status::budget)]),
+    ("flowcontrol.apiserver.k8s.io", "FlowSchema", "status", &[Change(flow::status)]),
+    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration", "status", &[Change(flow::status)]),
     ("autoscaling", "HorizontalPodAutoscaler", "status", &[MetaUpdate, Change(status::autoscaler)]),
 ];
 

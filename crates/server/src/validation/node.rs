@@ -115,6 +115,11 @@ pub(super) fn node(node: &Map, errors: &mut ErrorList) {
         legacy_cidr(errors, &path.index(i), cidr, &Known::new());
     }
     if cidrs.len() > 1 {
+        if let Some((i, cidr)) = cidrs.iter().enumerate().find(|(_, cidr)| parse_cidr(cidr).is_none()) {
+            let error = format!("invalid CIDR[{i}]: <nil> (invalid CIDR address: {cidr})");
+            let detail = format!("invalid PodCIDRs. failed to check with dual stack with error:{error}");
+            errors.push(Error::internal(path, detail));
+        }
         let families: Option<BTreeSet<_>> = cidrs.iter().map(|cidr| Some(parse_cidr(cidr)?.is_ipv6())).collect();
         if families.is_none_or(|families| families.len() < 2) || cidrs.len() > 2 {
             let shown = spec.get("podCIDRs").cloned().unwrap_or_default();

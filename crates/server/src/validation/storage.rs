@@ -155,7 +155,7 @@ pub(super) fn attachment(attachment: &Map, errors: &mut ErrorList) {
             errors.push(Error::required(path.child("persistentVolumeName"), detail));
         }
         (None, Some(_)) => {}
-        (Some(inline), None) => volume_spec(inline, true, &path.child("inlineVolumeSpec"), errors),
+        (Some(inline), None) => volume_spec(inline, None, &path.child("inlineVolumeSpec"), errors),
     }
     let node = text(spec, "nodeName");
     invalid(errors, &SPEC.child("nodeName"), node, name_is_dns_subdomain(node, false));

@@ -4,7 +4,8 @@ use capstan_api::{
     Map, Value,
     field::{Error, ErrorList, Path},
     validation::{
-        is_dns1123_label, is_dns1123_subdomain, is_valid_label_value, name_is_dns_subdomain, validate_label_name,
+        is_dns1123_label, is_dns1123_subdomain, is_valid_label_value, name_is_dns_label, name_is_dns_subdomain,
+        validate_label_name,
     },
 };
 
@@ -12,7 +13,7 @@ use super::{
     diff::diff,
     pod::disks,
     read::{at, is_set, list, object, objects, quantity, text},
-    rules::{IMMUTABLE, invalid, no_backsteps, required},
+    rules::{IMMUTABLE, invalid, no_backsteps, optional, required},
     shape::{FLAG, Field, NIL, Shape, TEXT, show},
 };
 
@@ -31,6 +32,7 @@ const AFFINITY: &[Field] =
 const HOST_PATH_TYPES: &[&str] =
     &["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
 const MAX_DRIVER_NAME: usize = 63;
+const NO_NAMESPACE: &str = "if the endpointnamespace is set, it must be a valid namespace name";
 const NOT_INLINE: &str = "may not be specified in the context of inline volumes";
 
 /// All sources, in the order in which they are looked at, with what they must have.
@@ -44,7 +46,7 @@ const SOURCES: &[(&str, &[&str])] = &[
     ("rbd", &["monitors", "image"]),
     ("quobyte", &[]),
     ("cephfs", &["monitors"]),
-    ("iscsi", &["targetPortal", "iqn"]),
+    ("iscsi", &["targetPortal"]),
     ("cinder", &["volumeID"]),
     ("fc", &[]),
     ("flexVolume", &["driver"]),
@@ -103,7 +105,7 @@ const SOURCE: &[Field] = &[
 ];
 
 pub(super) fn volume(volume: &Map, errors: &mut ErrorList) {
-    volume_spec(at(volume, "spec"), false, &SPEC, errors);
+    volume_spec(at(volume, "spec"), Some(text(at(volume, "metadata"), "name")), &SPEC, errors);
 }
 
 /// Which ways of access are asked for.
@@ -119,8 +121,9 @@ pub(super) fn access_modes(spec: &Map, path: &Path<'_>, errors: &mut ErrorList) 
     }
 }
 
-/// The spec of a volume; one that stands in an attachment may have less.
-pub(super) fn volume_spec(spec: &Map, inline: bool, path: &Path<'_>, errors: &mut ErrorList) {
+/// The spec of a volume of this name; one that stands in an attachment has none, and may have less.
+pub(super) fn volume_spec(spec: &Map, name: Option<&str>, path: &Path<'_>, errors: &mut ErrorList) {
+    let inline = name.is_none();
     if inline {
         for key in ["claimRef", "capacity"] {
             if !at(spec, key).is_empty() || (key == "claimRef" && is_set(spec, key)) {
@@ -156,7 +159,7 @@ pub(super) fn volume_spec(spec: &Map, inline: bool, path: &Path<'_>, errors: &mu
             None => errors.push(Error::required(path.child("required"), "must specify required node constraints")),
         }
     }
-    sources(spec, inline, path, errors);
+    sources(spec, name, path, errors);
     let place = text(at(spec, "hostPath"), "path");
     if policy == "Recycle" && !place.is_empty() && place.split('/').all(|part| ["", "."].contains(&part)) {
         errors.push(Error::forbidden(policy_path, "may not be 'recycle' for a hostPath mount of '/'"));
@@ -190,20 +193,20 @@ pub(super) fn basic_amount(value: &Value, path: &Path<'_>, errors: &mut ErrorLis
     }
 }
 
-fn sources(spec: &Map, inline: bool, path: &Path<'_>, errors: &mut ErrorList) {
+fn sources(spec: &Map, name: Option<&str>, path: &Path<'_>, errors: &mut ErrorList) {
     let mut found = false;
     for (key, needs) in SOURCES {
         let Some(source) = object(spec, key) else { continue };
         // Upstream forgot to ask whether there is another one beside this.
         if found && *key != "flexVolume" {
-            let name = if *key == "cephfs" { "cephFS" } else { key };
-            errors.push(Error::forbidden(path.child(name), "may not specify more than 1 volume type"));
+            let called = if *key == "cephfs" { "cephFS" } else { key };
+            errors.push(Error::forbidden(path.child(called), "may not specify more than 1 volume type"));
             continue;
         }
         found = true;
-        let name = if *key == "gcePersistentDisk" { "persistentDisk" } else { key };
-        one_source(key, needs, source, &path.child(name), errors);
-        if *key == "local" && (inline || !is_set(spec, "nodeAffinity")) {
+        let called = if *key == "gcePersistentDisk" { "persistentDisk" } else { key };
+        one_source(key, needs, source, name.unwrap_or(""), &path.child(called), errors);
+        if *key == "local" && (name.is_none() || !is_set(spec, "nodeAffinity")) {
             let detail = "Local volume requires node affinity";
             errors.push(Error::required(path.child("nodeAffinity"), detail));
         }
@@ -213,7 +216,7 @@ fn sources(spec: &Map, inline: bool, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-fn one_source(key: &str, needs: &[&str], source: &Map, path: &Path<'_>, errors: &mut ErrorList) {
+fn one_source(key: &str, needs: &[&str], source: &Map, volume: &str, path: &Path<'_>, errors: &mut ErrorList) {
     if key == "csi" {
         driver_name(text(source, "driver"), &path.child("driver"), errors);
     }
@@ -226,6 +229,30 @@ fn one_source(key: &str, needs: &[&str], source: &Map, path: &Path<'_>, errors: 
     match key {
         "gcePersistentDisk" | "awsElasticBlockStore" | "flocker" | "quobyte" | "fc" | "flexVolume" | "azureDisk" => {
             disks::one(key, source, path, errors);
+        }
+        "glusterfs" => {
+            let path = path.child("endpointsNamespace");
+            match source.get("endpointsNamespace").and_then(Value::as_str) {
+                Some("") => errors.push(Error::invalid(path, "", NO_NAMESPACE)),
+                Some(name) => invalid(errors, &path, name, name_is_dns_label(name, false)),
+                None => {}
+            }
+        }
+        "iscsi" => disks::iscsi(source, Some(volume), path, errors),
+        "cinder" | "storageos" => {
+            if key == "storageos" {
+                required(errors, source, "volumeName", path, is_dns1123_label);
+                optional(errors, source, "volumeNamespace", path, is_dns1123_label);
+            }
+            for need in object(source, "secretRef")
+                .into_iter()
+                .flat_map(|secret| ["name", "namespace"].into_iter().filter(|need| text(secret, need).is_empty()))
+            {
+                errors.push(Error::required(path.child("secretRef").child(need), ""));
+            }
+        }
+        "azureFile" if source.get("secretNamespace").and_then(Value::as_str) == Some("") => {
+            errors.push(Error::required(path.child("secretNamespace"), ""));
         }
         "hostPath" if !place.is_empty() => {
             no_backsteps(errors, place, &path.child("path"));

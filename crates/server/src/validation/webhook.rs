@@ -15,6 +15,7 @@ use capstan_cel::Type;
 
 use super::{
     expressions::{self, Place},
+    go_url::{self, Url},
     read::{at, int, is_set, list, object, objects, text},
     rules::{invalid, required},
 };
@@ -62,14 +63,13 @@ pub(super) fn client_config(config: &Map, path: &Path<'_>, errors: &mut ErrorLis
 }
 
 fn webhook_url(url: &str, path: &Path<'_>, errors: &mut ErrorList) {
-    let (rest, fragment) = url.split_once('#').unwrap_or((url, ""));
-    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let (scheme, rest) = rest.split_once("://").unwrap_or(("", rest));
-    let authority = if scheme.is_empty() { "" } else { rest.split('/').next().unwrap_or("") };
-    let (user, host) = authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
+    let Url { scheme, user, host, query, fragment } = match go_url::parse(url) {
+        Ok(url) => url,
+        Err(error) => return errors.push(Error::required(path, format!("url must be a valid URL: {error}{FORM}"))),
+    };
     let mut wrong = |value: &str, detail: &str| errors.push(Error::invalid(path, value, detail));
     if scheme != "https" {
-        wrong(scheme, &format!("'https' is the only allowed URL scheme{FORM}"));
+        wrong(&scheme, &format!("'https' is the only allowed URL scheme{FORM}"));
     }
     if host.is_empty() {
         wrong(host, &format!("host must be specified{FORM}"));

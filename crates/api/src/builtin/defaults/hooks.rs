@@ -149,6 +149,15 @@ pub(super) fn pod_requests_from_limits(pod: &mut Map) {
 }
 
 /// In the host's network every port is a host port.
+/// Pods end within a second at the soonest when they ask for less than no time; templates keep what they say.
+pub(super) fn grace_period(pod: &mut Map) {
+    if let Some(seconds) = object(pod, "spec").and_then(|spec| spec.get_mut("terminationGracePeriodSeconds"))
+        && seconds.as_i64().is_some_and(|seconds| seconds < 0)
+    {
+        *seconds = 1.into();
+    }
+}
+
 pub(super) fn host_network_ports(pod: &mut Map) {
     let Some(spec) = object(pod, "spec") else { return };
     if spec.get("hostNetwork").and_then(Value::as_bool) != Some(true) {

@@ -217,6 +217,7 @@ pub(super) const RULES: &[(&str, &[Rule])] = &[
             Rule::Call(super::pod_resources::pod_level_resources),
             bool("spec.enableServiceLinks", true),
             Rule::Call(hooks::host_network_ports),
+            Rule::Call(hooks::grace_period),
         ],
     ),
     (

@@ -12,6 +12,9 @@ use crate::validation::{
 };
 
 const MAX_TENANT: usize = 64;
+const MAX_PORTAL: usize = 64;
+const LONG_PORTAL: &str = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if \
+                           iscsi.initiatorName is specified.";
 const HOST_AND_PORT: &str = "must be a host:port pair or multiple pairs separated by commas";
 
 /// What a source demands beyond the fields that it must have.
@@ -23,7 +26,7 @@ pub(in crate::validation) fn one(key: &str, source: &Map, path: &Path<'_>, error
                 errors.push(Error::invalid(path.child("partition"), n, "must be between 1 and 255, inclusive"));
             }
         }
-        "iscsi" => iscsi(source, path, errors),
+        "iscsi" => iscsi(source, None, path, errors),
         "flocker" => flocker(source, path, errors),
         "quobyte" => quobyte(source, path, errors),
         "fc" => fibre_channel(source, path, errors),
@@ -79,10 +82,16 @@ fn is_initiator(name: &str) -> bool {
     }
 }
 
-fn iscsi(source: &Map, path: &Path<'_>, errors: &mut ErrorList) {
+/// A disk in a pod, or that of a volume of this name.
+pub(in crate::validation) fn iscsi(source: &Map, volume: Option<&str>, path: &Path<'_>, errors: &mut ErrorList) {
+    let portal = text(source, "targetPortal");
+    if volume.is_some_and(|volume| volume.len() + 1 + portal.len() > MAX_PORTAL) && is_set(source, "initiatorName") {
+        errors.push(Error::invalid(path.child("targetportal"), portal, LONG_PORTAL));
+    }
+    let hint = if volume.is_some() { "" } else { " starting with iqn, eui, or naa" };
     match text(source, "iqn") {
         "" => errors.push(Error::required(path.child("iqn"), "")),
-        name => initiator(name, &path.child("iqn"), errors),
+        name => initiator(name, hint, &path.child("iqn"), errors),
     }
     let lun = int(source, "lun").unwrap_or(0);
     invalid(errors, &path.child("lun"), lun, is_in_range(lun, 0, 255));
@@ -90,14 +99,17 @@ fn iscsi(source: &Map, path: &Path<'_>, errors: &mut ErrorList) {
     if authenticates && !is_set(source, "secretRef") {
         errors.push(Error::required(path.child("secretRef"), ""));
     }
+    if volume.is_some() {
+        secret(source, path, errors);
+    }
     if is_set(source, "initiatorName") {
-        initiator(text(source, "initiatorName"), &path.child("initiatorname"), errors);
+        initiator(text(source, "initiatorName"), hint, &path.child("initiatorname"), errors);
     }
 }
 
-fn initiator(name: &str, path: &Path<'_>, errors: &mut ErrorList) {
+fn initiator(name: &str, hint: &str, path: &Path<'_>, errors: &mut ErrorList) {
     if !["iqn", "eui", "naa"].iter().any(|prefix| name.starts_with(prefix)) {
-        errors.push(Error::invalid(path, name, "must be valid format starting with iqn, eui, or naa"));
+        errors.push(Error::invalid(path, name, format!("must be valid format{hint}")));
     } else if !is_initiator(name) {
         errors.push(Error::invalid(path, name, "must be valid format"));
     }

@@ -3,6 +3,7 @@
 mod affinity;
 mod claim;
 mod container;
+mod container_status;
 pub(in crate::validation) mod disks;
 mod dns;
 mod env;

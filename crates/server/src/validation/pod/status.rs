@@ -5,15 +5,18 @@ use std::{collections::BTreeSet, net::IpAddr};
 use capstan_api::{
     Map, Value,
     field::{Error, ErrorList, Path},
-    validation::{is_dns1123_subdomain, is_qualified_name, validate_legacy_ip},
+    validation::{is_dns1123_label, is_dns1123_subdomain, is_qualified_name, validate_legacy_ip},
 };
 
 use crate::validation::{
-    read::{at, int, list, objects, text},
-    rules::{IMMUTABLE, invalid},
+    read::{at, int, list, object, objects, text},
+    rules::{IMMUTABLE, invalid, required},
 };
 
 const STATUS: Path<'static> = Path::new("status");
+const NO_CONTAINER: &str = "must match the name of an entry in spec.initContainers.name or spec.containers.name";
+const NO_RESOURCE: &str = "must match the extended resource name of an entry in \
+                           spec.initContainers.resources.requests or spec.containers.resources.requests";
 
 pub(in crate::validation) fn status(new: &Map, old: &Map, errors: &mut ErrorList) {
     let spec = at(old, "spec");
@@ -43,6 +46,9 @@ pub(in crate::validation) fn status(new: &Map, old: &Map, errors: &mut ErrorList
     }
     transitions(now, before, "ephemeralContainerStatuses", errors, |_, _| false);
     claim_statuses(now, at(new, "spec"), errors);
+    if let Some(claim) = object(now, "extendedResourceClaimStatus") {
+        extended_claim(claim, at(new, "spec"), &STATUS.child("extendedResourceClaimStatus"), errors);
+    }
     ips(now, before, "podIPs", errors);
     if let Some(first) = objects(now, "hostIPs").next().map(|(_, ip)| text(ip, "ip")) {
         if text(now, "hostIP") != first {
@@ -51,6 +57,36 @@ pub(in crate::validation) fn status(new: &Map, old: &Map, errors: &mut ErrorList
         }
         ips(now, before, "hostIPs", errors);
     }
+    super::container_status::all(now, at(new, "spec"), errors);
+}
+
+/// The claim for resources that are no claims in the spec.
+fn extended_claim(claim: &Map, spec: &Map, path: &Path<'_>, errors: &mut ErrorList) {
+    let mappings = path.child("requestMappings");
+    if list(claim, "requestMappings").is_empty() {
+        errors.push(Error::required(mappings, "at least one request mapping is required"));
+    }
+    let mut seen = BTreeSet::new();
+    for (i, mapping) in objects(claim, "requestMappings") {
+        let place = mappings.index(i);
+        let keys = ["containerName", "resourceName", "requestName"];
+        let names @ [container, resource, request] = keys.map(|key| text(mapping, key));
+        let containers = || ["containers", "initContainers"].into_iter().flat_map(|key| objects(spec, key));
+        match containers().find(|(_, one)| text(one, "name") == container) {
+            None => errors.push(Error::invalid(place.child("containerName"), container, NO_CONTAINER)),
+            Some((_, one)) if !at(at(one, "resources"), "requests").contains_key(resource) => {
+                errors.push(Error::invalid(place.child("resourceName"), resource, NO_RESOURCE));
+            }
+            Some(_) => {}
+        }
+        invalid(errors, &path.child("requestName"), request, is_dns1123_label(request));
+        if !seen.insert(names) {
+            for (key, name) in keys.into_iter().zip(names) {
+                errors.push(Error::duplicate(place.child(key), name));
+            }
+        }
+    }
+    required(errors, claim, "resourceClaimName", path, is_dns1123_subdomain);
 }
 
 fn generation(map: &Map, path: &Path<'_>, errors: &mut ErrorList) {
@@ -122,8 +158,7 @@ fn claim_statuses(status: &Map, spec: &Map, errors: &mut ErrorList) {
         if !seen.insert(name) {
             errors.push(Error::duplicate(path.child("name"), name));
         }
-        let claim = text(claim, "resourceClaimName");
-        if !claim.is_empty() {
+        if let Some(claim) = claim.get("resourceClaimName").and_then(Value::as_str) {
             invalid(errors, &path.child("resourceClaimName"), claim, is_dns1123_subdomain(claim));
         }
     }
