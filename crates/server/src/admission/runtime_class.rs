@@ -99,6 +99,9 @@ fn class(request: &Request<'_>) -> Result<Option<Map>, Status> {
         return Ok(None);
     };
     // Upstream asks for it by its path.
+    if name.is_empty() {
+        return Err(as_it_is("resource name may not be empty"));
+    }
     let messages = is_path_segment_name(name);
     if !messages.is_empty() {
         let quoted = go::quote(name);

@@ -12,7 +12,8 @@ use capstan_api::{
 use capstan_cel::crd::check_rules;
 
 use super::{
-    read::{at, flag, is_set, list, object, objects, text},
+    crd_root::{has_default, root},
+    read::{at, empty, flag, is_set, list, object, objects, text},
     rules::IMMUTABLE,
     shape::{FLAG, Field, NIL, TEXT, list as show_list},
     webhook::{client_config, review_versions},
@@ -196,6 +197,8 @@ fn definition_spec(spec: &Map, errors: &mut ErrorList) {
             errors.push(Error::required(path.child("schema").child("openAPIV3Schema"), ""));
         }
     }
+    let has_status = |version: &Map| is_set(at(version, "subresources"), "status");
+    let any_status = versions.iter().any(|version| has_status(version));
     let has_defaults = |version: &&Map| version.get("schema").is_some_and(has_default);
     if flag(spec, "preserveUnknownFields") && versions.iter().any(has_defaults) {
         let detail = "must be false in order to use defaults in the schema";
@@ -211,6 +214,9 @@ fn definition_spec(spec: &Map, errors: &mut ErrorList) {
                 // A schema that is said once for all versions is none of theirs.
                 let schema = object(version, "schema")
                     .filter(|schema| *key == "schema" || shared[0].is_none() && is_set(schema, "openAPIV3Schema"));
+                if *key == "schema" && (has_status(version) || shared[1].is_some() && any_status) {
+                    root(at(version, "schema"), &path.child(key), errors);
+                }
                 part(version, key, schema, path.child(key), errors);
             }
         }
@@ -229,6 +235,9 @@ fn definition_spec(spec: &Map, errors: &mut ErrorList) {
     for ((key, name), of_all) in SHARED.iter().zip(shared) {
         if let (Some(_), Some(version)) = (of_all, versions.first()) {
             let schema = object(version, "schema").filter(|_| shared[0].is_some());
+            if *key == "schema" && any_status {
+                root(at(version, "schema"), &SPEC.child(name), errors);
+            }
             part(version, key, schema, SPEC.child(name), errors);
         }
     }
@@ -240,21 +249,6 @@ fn definition_spec(spec: &Map, errors: &mut ErrorList) {
     }
     if let Some(conversion) = object(spec, "conversion") {
         convert(conversion, &SPEC.child("conversion"), errors);
-    }
-}
-
-/// Whether a schema says somewhere what a field is when it is not set.
-fn has_default(schema: &Value) -> bool {
-    match schema {
-        Value::Object(map) => map.iter().any(|(key, value)| match key.as_ref() {
-            "default" => !value.is_null(),
-            // What stands there are names of fields.
-            "properties" => value.as_object().is_some_and(|fields| fields.iter().any(|(_, field)| has_default(field))),
-            "enum" | "example" => false,
-            _ => has_default(value),
-        }),
-        Value::Array(items) => items.iter().any(has_default),
-        _ => false,
     }
 }
 
@@ -422,8 +416,7 @@ fn selectable(fields: &[Value], schema: Option<&Map>, path: &Path<'_>, errors: &
             errors.push(Error::required(path, ""));
             continue;
         }
-        let schema = schema.and_then(|schema| object(schema, "openAPIV3Schema"));
-        let found = match schema.map_or(Err(NO_FIELD.to_owned()), |schema| follow(place, schema)) {
+        let found = match follow(place, schema.map_or(empty(), |schema| at(schema, "openAPIV3Schema"))) {
             Ok(found) => found,
             Err(problem) => {
                 errors.push(Error::invalid(path, place, format!("is an invalid path: {problem}")));

@@ -1,21 +1,19 @@
-//! Devices: claims, classes and what drivers have.
+//! Devices: claims of them, templates for claims, and classes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use capstan_api::{
     Map, Value,
     field::{Error, ErrorList, Path},
-    validation::{
-        is_dns1123_label, is_dns1123_subdomain, is_qualified_name, name_is_dns_subdomain, validate_annotations,
-        validate_labels,
-    },
+    go,
+    validation::{is_dns1123_label, is_dns1123_subdomain, is_qualified_name, validate_annotations, validate_labels},
 };
 
 use super::{
     device_parts, expressions, internal,
-    read::{at, flag, int, is_set, list, object, objects, strings, text},
+    read::{at, int, is_set, list, object, objects, strings, text},
     rules::{IMMUTABLE, invalid, required},
-    volume::{NOT_POSITIVE, driver_name, node_selector},
+    volume::{NOT_POSITIVE, driver_name},
 };
 
 const SPEC: Path<'static> = Path::new("spec");
@@ -24,39 +22,72 @@ const MAX_CONSTRAINTS: usize = 32;
 const MAX_CONFIGS: usize = 32;
 const MAX_SELECTORS: usize = 32;
 const MAX_ALTERNATIVES: usize = 8;
-const MAX_DEVICES: usize = 128;
-const MAX_POOL_NAME: usize = 253;
 const MAX_EXPRESSION: usize = 10 * 1024;
+const MAX_RAW: usize = 10 * 1024;
+/// What the metadata of an object has beside labels and annotations, in the order in which Go has it.
+const METADATA: &[&str] = &[
+    "name",
+    "generateName",
+    "namespace",
+    "selfLink",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "ownerReferences",
+    "finalizers",
+    "managedFields",
+];
 const NOT_A_REQUEST: &str =
     "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
 
 /// The requests of a claim with their alternatives.
-type Requests<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
+pub(super) type Requests<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
-/// No more than `max`, and none twice.
-fn set<'a>(
+/// No more than `max`: of too many none is looked at. Says whether they were.
+pub(super) fn each<'a>(
     items: &'a [Value],
     max: usize,
     path: &Path<'_>,
     errors: &mut ErrorList,
-    key: impl Fn(&'a Value) -> &'a str,
     mut check: impl FnMut(&'a Value, &Path<'_>, &mut ErrorList),
-) {
-    let mut seen = BTreeSet::new();
-    for (i, item) in items.iter().enumerate() {
-        let path = path.index(i);
-        check(item, &path, errors);
-        let key = key(item);
-        if !seen.insert(key) {
-            errors.push(Error::duplicate(path, key));
-        }
-    }
+) -> bool {
     if items.len() > max {
         errors.push(Error::too_many(path, items.len(), max));
+        return false;
+    }
+    for (i, item) in items.iter().enumerate() {
+        check(item, &path.index(i), errors);
+    }
+    true
+}
+
+/// No more than `max`, and none twice. `key` is what tells them apart, as it is printed.
+pub(super) fn set<'a>(
+    items: &'a [Value],
+    max: usize,
+    path: &Path<'_>,
+    errors: &mut ErrorList,
+    key: impl Fn(&'a Value) -> String,
+    check: impl FnMut(&'a Value, &Path<'_>, &mut ErrorList),
+) {
+    if !each(items, max, path, errors, check) {
+        return;
+    }
+    let mut seen = BTreeSet::new();
+    for (i, item) in items.iter().enumerate() {
+        let key = key(item);
+        if seen.contains(&key) {
+            errors.push(Error { bad_value: None, detail: key, ..Error::duplicate(path.index(i), 0) });
+        } else {
+            seen.insert(key);
+        }
     }
 }
 
-fn map(value: &Value) -> &Map {
+pub(super) fn map(value: &Value) -> &Map {
     value.as_object().unwrap_or(super::read::empty())
 }
 
@@ -64,21 +95,30 @@ fn name(value: &Value) -> &str {
     text(map(value), "name")
 }
 
+/// What is told of two elements with one name.
+pub(super) fn quoted_name(value: &Value) -> String {
+    go::quote(name(value))
+}
+
 pub(super) fn claim(claim: &Map, errors: &mut ErrorList) {
     devices(at(at(claim, "spec"), "devices"), &SPEC.child("devices"), errors);
 }
 
-fn devices(devices: &Map, path: &Path<'_>, errors: &mut ErrorList) {
+/// What is asked for in the spec of a claim.
+pub(super) fn requests(devices: &Map) -> Requests<'_> {
     let names_of = |request| objects(request, "firstAvailable").map(|(_, one)| text(one, "name")).collect();
-    let requests: Requests<'_> =
-        objects(devices, "requests").map(|(_, request)| (text(request, "name"), names_of(request))).collect();
-    set(list(devices, "requests"), MAX_REQUESTS, &path.child("requests"), errors, name, |one, path, errors| {
+    objects(devices, "requests").map(|(_, request)| (text(request, "name"), names_of(request))).collect()
+}
+
+fn devices(devices: &Map, path: &Path<'_>, errors: &mut ErrorList) {
+    let requests = requests(devices);
+    let of = |key: &str| list(devices, key);
+    set(of("requests"), MAX_REQUESTS, &path.child("requests"), errors, quoted_name, |one, path, errors| {
         request(map(one), path, errors);
     });
-    let constraints = path.child("constraints");
-    for (i, one) in objects(devices, "constraints") {
-        let path = constraints.index(i);
-        references(one, &requests, &path, errors);
+    each(of("constraints"), MAX_CONSTRAINTS, &path.child("constraints"), errors, |one, path, errors| {
+        let one = map(one);
+        references(one, &requests, path, errors);
         if !is_set(one, "matchAttribute") && !is_set(one, "distinctAttribute") {
             let detail = "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, but multiple fields \
                           are set";
@@ -87,39 +127,34 @@ fn devices(devices: &Map, path: &Path<'_>, errors: &mut ErrorList) {
         for key in ["matchAttribute", "distinctAttribute"].into_iter().filter(|key| is_set(one, key)).take(1) {
             device_parts::fully_qualified_name(text(one, key), &path.child(key), errors);
         }
-    }
-    let count = list(devices, "constraints").len();
-    if count > MAX_CONSTRAINTS {
-        errors.push(Error::too_many(constraints, count, MAX_CONSTRAINTS));
-    }
-    let configs = path.child("config");
-    for (i, one) in objects(devices, "config") {
-        references(one, &requests, &configs.index(i), errors);
-        opaque(one, &configs.index(i), errors);
-    }
-    let count = list(devices, "config").len();
-    if count > MAX_CONFIGS {
-        errors.push(Error::too_many(configs, count, MAX_CONFIGS));
-    }
+    });
+    each(of("config"), MAX_CONFIGS, &path.child("config"), errors, |one, path, errors| {
+        references(map(one), &requests, path, errors);
+        opaque(map(one), path, errors);
+    });
 }
 
-fn references(one: &Map, requests: &Requests<'_>, path: &Path<'_>, errors: &mut ErrorList) {
-    let path = path.child("requests");
-    let key = |value| Value::as_str(value).unwrap_or("");
-    set(list(one, "requests"), MAX_REQUESTS, &path, errors, key, |value, path, errors| {
-        let reference = value.as_str().unwrap_or("");
-        let (request, sub) = reference.split_once('/').map_or((reference, None), |(a, b)| (a, Some(b)));
-        if sub.is_some_and(|sub| sub.contains('/')) {
-            return errors.push(Error::invalid(path, reference, NOT_A_REQUEST));
-        }
-        for part in [Some(request), sub].into_iter().flatten() {
-            invalid(errors, path, part, is_dns1123_label(part));
-        }
-        let known = requests.get(request).is_some_and(|subs| sub.is_none_or(|sub| subs.contains(sub)));
-        if !known {
-            errors.push(Error::invalid(path, reference, NOT_A_REQUEST));
-        }
+/// The requests that something is for.
+pub(super) fn references(one: &Map, requests: &Requests<'_>, path: &Path<'_>, errors: &mut ErrorList) {
+    let key = |value: &Value| go::quote(value.as_str().unwrap_or(""));
+    set(list(one, "requests"), MAX_REQUESTS, &path.child("requests"), errors, key, |value, path, errors| {
+        reference(value.as_str().unwrap_or(""), requests, path, errors);
     });
+}
+
+/// The name of a request, or of one with one of its alternatives.
+pub(super) fn reference(reference: &str, requests: &Requests<'_>, path: &Path<'_>, errors: &mut ErrorList) {
+    let (request, sub) = reference.split_once('/').map_or((reference, None), |(a, b)| (a, Some(b)));
+    if sub.is_some_and(|sub| sub.contains('/')) {
+        return errors.push(Error::invalid(path, reference, NOT_A_REQUEST));
+    }
+    for part in [Some(request), sub].into_iter().flatten() {
+        invalid(errors, path, part, is_dns1123_label(part));
+    }
+    let known = requests.get(request).is_some_and(|subs| sub.is_none_or(|sub| subs.contains(sub)));
+    if !known {
+        errors.push(Error::invalid(path, reference, NOT_A_REQUEST));
+    }
 }
 
 fn request(request: &Map, path: &Path<'_>, errors: &mut ErrorList) {
@@ -137,7 +172,7 @@ fn request(request: &Map, path: &Path<'_>, errors: &mut ErrorList) {
         (Some(exactly), true) => exact(exactly, &path.child("exactly"), errors),
         (None, false) => {
             let path = path.child("firstAvailable");
-            set(alternatives, MAX_ALTERNATIVES, &path, errors, name, |one, path, errors| {
+            set(alternatives, MAX_ALTERNATIVES, &path, errors, quoted_name, |one, path, errors| {
                 invalid(errors, &path.child("name"), name(one), is_dns1123_label(name(one)));
                 exact(map(one), path, errors);
             });
@@ -166,38 +201,38 @@ fn exact(request: &Map, path: &Path<'_>, errors: &mut ErrorList) {
 }
 
 /// Which devices will do.
-fn selectors(map: &Map, path: &Path<'_>, errors: &mut ErrorList) {
-    let path = path.child("selectors");
-    for (i, selector) in objects(map, "selectors") {
-        let path = path.index(i);
+fn selectors(of: &Map, path: &Path<'_>, errors: &mut ErrorList) {
+    each(list(of, "selectors"), MAX_SELECTORS, &path.child("selectors"), errors, |selector, path, errors| {
         let path = path.child("cel");
-        match object(selector, "cel").map(|cel| text(cel, "expression")) {
+        match object(map(selector), "cel").map(|cel| text(cel, "expression")) {
             None => errors.push(Error::required(path, "")),
             Some(long) if long.len() > MAX_EXPRESSION => {
                 errors.push(Error::too_long(path.child("expression"), MAX_EXPRESSION));
             }
             Some(text) => expressions::device(text, &path.child("expression"), errors),
         }
-    }
-    let count = list(map, "selectors").len();
-    if count > MAX_SELECTORS {
-        errors.push(Error::too_many(path, count, MAX_SELECTORS));
-    }
+    });
 }
 
-fn opaque(config: &Map, path: &Path<'_>, errors: &mut ErrorList) {
+/// What is only for a driver to understand.
+pub(super) fn opaque(config: &Map, path: &Path<'_>, errors: &mut ErrorList) {
     let path = path.child("opaque");
     match object(config, "opaque") {
         None => errors.push(Error::required(path, "")),
         Some(opaque) => {
             driver_name(text(opaque, "driver"), &path.child("driver"), errors);
-            let path = path.child("parameters");
-            match opaque.get("parameters") {
-                None | Some(Value::Null) => errors.push(Error::required(path, "")),
-                Some(Value::Object(_)) => {}
-                Some(_) => errors.push(Error::invalid(path, "<value omitted>", "must be a valid JSON object")),
-            }
+            raw(opaque.get("parameters"), &path.child("parameters"), errors);
         }
+    }
+}
+
+/// An object of whatever kind that is not too long.
+pub(super) fn raw(value: Option<&Value>, path: &Path<'_>, errors: &mut ErrorList) {
+    match value {
+        None | Some(Value::Null) => errors.push(Error::required(path, "")),
+        Some(long) if long.to_string().len() > MAX_RAW => errors.push(Error::too_long(path, MAX_RAW)),
+        Some(Value::Object(_)) => {}
+        Some(_) => errors.push(Error::invalid(path, "<value omitted>", "must be a valid JSON object")),
     }
 }
 
@@ -210,11 +245,26 @@ pub(super) fn claim_update(new: &Map, old: &Map, errors: &mut ErrorList) {
 
 pub(super) fn template(template: &Map, errors: &mut ErrorList) {
     let spec = at(template, "spec");
-    let metadata = SPEC.child("metadata");
-    errors.extend(validate_labels(strings(at(spec, "metadata"), "labels"), &metadata.child("labels")));
-    errors.extend(validate_annotations(strings(at(spec, "metadata"), "annotations"), &metadata.child("annotations")));
+    template_metadata(at(spec, "metadata"), &SPEC.child("metadata"), errors);
     let path = SPEC.child("spec");
     devices(at(at(spec, "spec"), "devices"), &path.child("devices"), errors);
+}
+
+/// What claims get from their template: labels and annotations, and nothing else.
+fn template_metadata(metadata: &Map, path: &Path<'_>, errors: &mut ErrorList) {
+    errors.extend(validate_annotations(strings(metadata, "annotations"), &path.child("annotations")));
+    errors.extend(validate_labels(strings(metadata, "labels"), &path.child("labels")));
+    // What Go cannot tell from nothing.
+    let none = |key: &str, value: &Value| match value {
+        Value::String(text) => text.is_empty(),
+        Value::Int(n) => key == "generation" && *n == 0,
+        value => value.is_null(),
+    };
+    for key in METADATA.iter().filter(|key| metadata.get(key).is_some_and(|value| !none(key, value))) {
+        // Upstream makes the key of the name that the field has in Go.
+        let told = if *key == "uid" { "uID" } else { key };
+        errors.push(Error::forbidden(path.child(told), "cannot be set"));
+    }
 }
 
 /// A template stays as it is.
@@ -228,10 +278,9 @@ pub(super) fn template_update(new: &Map, old: &Map, errors: &mut ErrorList) {
 pub(super) fn class(class: &Map, errors: &mut ErrorList) {
     let spec = at(class, "spec");
     selectors(spec, &SPEC, errors);
-    let path = SPEC.child("config");
-    for (i, config) in objects(spec, "config") {
-        opaque(config, &path.index(i), errors);
-    }
+    each(list(spec, "config"), MAX_CONFIGS, &SPEC.child("config"), errors, |config, path, errors| {
+        opaque(map(config), path, errors);
+    });
     const NAME: &str = "extendedResourceName";
     let extended = text(spec, NAME);
     let is_extended = extended.contains('/')
@@ -240,94 +289,5 @@ pub(super) fn class(class: &Map, errors: &mut ErrorList) {
         && is_qualified_name(&format!("requests.{extended}")).is_empty();
     if is_set(spec, NAME) && !is_extended {
         errors.push(Error::invalid(SPEC.child(NAME), extended, "must be a valid extended resource name"));
-    }
-}
-
-pub(super) fn slice(slice: &Map, errors: &mut ErrorList) {
-    slice_spec(at(slice, "spec"), None, errors);
-}
-
-pub(super) fn slice_update(new: &Map, old: &Map, errors: &mut ErrorList) {
-    slice_spec(at(new, "spec"), Some(at(old, "spec")), errors);
-}
-
-fn slice_spec(spec: &Map, old: Option<&Map>, errors: &mut ErrorList) {
-    driver_name(text(spec, "driver"), &SPEC.child("driver"), errors);
-    let (pool, path) = (at(spec, "pool"), SPEC.child("pool"));
-    let pool_name = text(pool, "name");
-    if pool_name.is_empty() {
-        errors.push(Error::required(path.child("name"), ""));
-    } else {
-        if pool_name.len() > MAX_POOL_NAME {
-            errors.push(Error::too_long(path.child("name"), MAX_POOL_NAME));
-        }
-        for part in pool_name.split('/') {
-            invalid(errors, &path.child("name"), part, is_dns1123_subdomain(part));
-        }
-    }
-    let count = int(pool, "resourceSliceCount").unwrap_or(0);
-    if count <= 0 {
-        errors.push(Error::invalid(path.child("resourceSliceCount"), count, NOT_POSITIVE));
-    }
-    let generation = int(pool, "generation").unwrap_or(0);
-    if generation < 0 {
-        errors.push(Error::invalid(path.child("generation"), generation, "must be greater than or equal to zero"));
-    }
-    if let Some(old) = old {
-        if pool_name != text(at(old, "pool"), "name") {
-            errors.push(Error::invalid(path.child("name"), pool_name, IMMUTABLE));
-        }
-        for key in ["driver", "nodeName"].into_iter().filter(|key| spec.get(key) != old.get(key)) {
-            errors.push(Error::invalid(SPEC.child(key), spec.get(key).cloned().unwrap_or_default(), IMMUTABLE));
-        }
-    }
-    placement(spec, errors);
-    let path = SPEC.child("devices");
-    set(list(spec, "devices"), MAX_DEVICES, &path, errors, name, |device, path, errors| {
-        invalid(errors, &path.child("name"), name(device), is_dns1123_label(name(device)));
-        let before = old.and_then(|old| objects(old, "devices").find(|(_, old)| text(old, "name") == name(device)));
-        device_parts::device(map(device), before.map(|(_, old)| old), path, errors);
-    });
-}
-
-/// From which nodes the devices can be reached.
-fn placement(spec: &Map, errors: &mut ErrorList) {
-    let mut set = Vec::new();
-    match text(spec, "nodeName") {
-        "" if is_set(spec, "nodeName") => {
-            let detail = "must be either unset or set to a non-empty string";
-            errors.push(Error::invalid(SPEC.child("nodeName"), "", detail));
-        }
-        "" => {}
-        node => {
-            set.push("`nodeName`");
-            invalid(errors, &SPEC.child("nodeName"), node, name_is_dns_subdomain(node, false));
-        }
-    }
-    if let Some(selector) = object(spec, "nodeSelector") {
-        set.push("`nodeSelector`");
-        let path = SPEC.child("nodeSelector");
-        node_selector(selector, &path, errors);
-        if list(selector, "nodeSelectorTerms").len() != 1 {
-            let shown = selector.get("nodeSelectorTerms").cloned().unwrap_or_default();
-            let detail = "must have exactly one node selector term";
-            errors.push(Error::invalid(path.child("nodeSelectorTerms"), shown, detail));
-        }
-    }
-    for (key, told) in [("allNodes", "`allNodes`"), ("perDeviceNodeSelection", "`perDeviceNodeSelection`")] {
-        if flag(spec, key) {
-            set.push(told);
-        } else if is_set(spec, key) {
-            errors.push(Error::invalid(SPEC.child(key), false, "must be either unset or set to true"));
-        }
-    }
-    let rule = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
-    match set.len() {
-        0 => errors.push(Error::required(SPEC, rule)),
-        1 => {}
-        _ => {
-            let detail = format!("{rule}, but multiple fields are set");
-            errors.push(Error::invalid(SPEC, format!("{{{}}}", set.join(", ")), detail));
-        }
     }
 }

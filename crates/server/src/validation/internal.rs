@@ -1,4 +1,4 @@
-//! How Go prints pods and what is in them: the structs of upstream's internal types, with all of their fields.
+//! How Go prints pods and what is in them, and schemas: the structs of upstream's internal types, with all of their fields.
 //!
 //! Upstream's messages about what must not change show them whole, under Go's own names. The table has a line for each
 //! type: its fields in the order of their declaration, each as `Name:kind`, or `Name=key:kind` where the key is not the
@@ -37,9 +37,10 @@ const METADATA: [&str; 12] = [
 const OF_THE_POD: [&str; 5] = ["hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers"];
 
 /// Name, key, kind.
-type Field = (&'static str, String, &'static str);
+pub(super) type Field = (&'static str, String, &'static str);
 
-fn fields(ty: &str) -> &'static [Field] {
+/// The fields of a type in their order: name, key, kind.
+pub(super) fn fields(ty: &str) -> &'static [Field] {
     static ALL: OnceLock<HashMap<&str, Vec<Field>>> = OnceLock::new();
     let field = |word: &'static str| {
         let (name, kind) = word.split_once(':').unwrap_or((word, word));
@@ -58,7 +59,7 @@ fn fields(ty: &str) -> &'static [Field] {
     ALL.get_or_init(|| TYPES.lines().map(line).collect()).get(ty).map_or(&[], Vec::as_slice)
 }
 
-/// A struct as compact JSON. The types bound how deep it goes.
+/// A struct as compact JSON. The types bound how deep it goes, or the value where a type has parts of its own type.
 pub(super) fn show(ty: &str, map: &Map) -> String {
     let mut out = String::from("{");
     for (name, key, kind) in fields(ty) {
@@ -98,7 +99,24 @@ fn value(value: Option<&Value>, kind: &str) -> String {
         "quantity" => "\"0\"",
         "nil" => "null",
         "selector" => return show_selector(map),
+        "schema-or-list" => {
+            let one = map.map_or_else(|| "null".to_owned(), |map| show("JSONSchemaProps", map));
+            return value.map_or_else(
+                || "null".to_owned(),
+                |value| format!(r#"{{"Schema":{one},"JSONSchemas":{}}}"#, list(Some(value), "JSONSchemaProps")),
+            );
+        }
+        "schema-or-flag" => {
+            return match value {
+                None => "null".to_owned(),
+                Some(Value::Bool(allows)) => format!(r#"{{"Allows":{allows},"Schema":null}}"#),
+                Some(_) => format!(r#"{{"Allows":true,"Schema":{}}}"#, self::value(value, "*JSONSchemaProps")),
+            };
+        }
         kind => {
+            if let Some(ty) = kind.strip_prefix("{}") {
+                return entries(map, ty);
+            }
             return match (kind.strip_prefix('*'), kind.strip_prefix("[]")) {
                 (Some(ty), _) => map.map_or_else(|| "null".to_owned(), |map| show(ty, map)),
                 (_, Some(ty)) => list(value, ty),
@@ -107,6 +125,18 @@ fn value(value: Option<&Value>, kind: &str) -> String {
         }
     };
     value.map_or_else(|| missing.to_owned(), json)
+}
+
+fn entries(map: Option<&Map>, ty: &str) -> String {
+    let Some(map) = map else { return "null".to_owned() };
+    let mut all: Vec<_> = map.iter().collect();
+    all.sort_by(|a, b| a.0.cmp(b.0));
+    let entry = |(key, value): &(&str, &Value)| {
+        let value = show(ty, value.as_object().unwrap_or(empty()));
+        format!("{}:{value}", json(&(*key).into()))
+    };
+    let all: Vec<String> = all.iter().map(entry).collect();
+    format!("{{{}}}", all.join(","))
 }
 
 fn list(value: Option<&Value>, ty: &str) -> String {

@@ -7,12 +7,15 @@ mod address;
 mod admission_policy;
 mod apps;
 mod claim;
+mod claim_status;
 mod classes;
 mod config;
 mod crd;
+mod crd_root;
 mod cron;
 mod csr;
 mod device;
+mod device_capacity;
 mod device_parts;
 mod diff;
 mod endpoints;
@@ -40,6 +43,7 @@ mod service;
 mod service_ips;
 mod shape;
 mod show;
+mod slice;
 mod status;
 mod storage;
 mod subresource;
@@ -366,15 +370,10 @@ static KINDS: &[Kind] = &[
         (DEVICES, "ResourceClaimTemplate", true),
         name_is_dns_subdomain,
         device::template,
-        &[MetaUpdate, Change(device::template_update)],
+        &[Meta, Body, MetaUpdate, Change(device::template_update)],
     ),
-    kind((DEVICES, "DeviceClass", false), long_name, device::class, &[MetaUpdate, Body]),
-    kind(
-        (DEVICES, "ResourceSlice", false),
-        name_is_dns_subdomain,
-        device::slice,
-        &[MetaUpdate, Change(device::slice_update)],
-    ),
+    kind((DEVICES, "DeviceClass", false), long_name, device::class, &[Meta, MetaUpdate, Body]),
+    kind((DEVICES, "ResourceSlice", false), name_is_dns_subdomain, slice::create, &[MetaUpdate, Change(slice::update)]),
 ];
 
 /// What is looked at when a part of an object is updated that is served on its own.
@@ -390,6 +389,7 @@ static SUBRESOURCES: &[(&str, &str, &str, &[Step])] = &[
     ("batch", "Job", "status", &[MetaUpdate, Change(job_status::update)]),
     ("batch", "CronJob", "status", &[]),
     ("policy", "PodDisruptionBudget", "status", &[Change(status::budget)]),
+    (DEVICES, "ResourceClaim", "status", &[MetaUpdate, Change(claim_status::update)]),
     ("flowcontrol.apiserver.k8s.io", "FlowSchema", "status", &[Change(flow::status)]),
     ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration", "status", &[Change(flow::status)]),
     ("autoscaling", "HorizontalPodAutoscaler", "status", &[MetaUpdate, Change(status::autoscaler)]),

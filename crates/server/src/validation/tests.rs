@@ -14,6 +14,7 @@ const CASES: &[&str] = &[
     include_str!("cases_workloads.jsonl"),
     include_str!("cases_others.jsonl"),
     include_str!("cases_expressions.jsonl"),
+    include_str!("cases_devices.jsonl"),
 ];
 
 /// What stands for what is often in a line, in this order.

@@ -149,6 +149,23 @@ pub(super) fn pod_requests_from_limits(pod: &mut Map) {
 }
 
 /// In the host's network every port is a host port.
+/// A pod has the first of its addresses under a name of its own, which counts where the two differ.
+pub(super) fn pod_ips(status: &mut Map) {
+    let first = status.get("podIPs").and_then(Value::as_array).and_then(|ips| ips.first()?.get("ip")?.as_str());
+    match (text(status, "podIP"), first) {
+        (one, first) if !one.is_empty() && first != Some(one) => {
+            let mut ip = Map::new();
+            ip.insert("ip", one);
+            status.insert("podIPs", vec![Value::from(ip)]);
+        }
+        (_, Some(first)) => {
+            let first = Str::from(first);
+            status.insert("podIP", first);
+        }
+        _ => {}
+    }
+}
+
 /// Pods end within a second at the soonest when they ask for less than no time; templates keep what they say.
 pub(super) fn grace_period(pod: &mut Map) {
     if let Some(seconds) = object(pod, "spec").and_then(|spec| spec.get_mut("terminationGracePeriodSeconds"))

@@ -231,6 +231,7 @@ pub(super) const RULES: &[(&str, &[Rule])] = &[
             Rule::Call(hooks::service_account),
         ],
     ),
+    ("core.v1.PodStatus", &[Rule::Call(hooks::pod_ips)]),
     (
         "core.v1.Probe",
         &[int("timeoutSeconds", 1), int("periodSeconds", 10), int("successThreshold", 1), int("failureThreshold", 3)],

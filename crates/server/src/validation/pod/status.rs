@@ -177,7 +177,7 @@ fn ips(now: &Map, before: &Map, key: &str, errors: &mut ErrorList) {
     }
     let parsed: Vec<_> = ips.iter().map(|ip| ip.parse::<IpAddr>()).collect();
     if let Some(i) = parsed.iter().position(Result::is_err) {
-        let error = format!("invalid IP[{i}]: <nil>");
+        let error = format!("invalid IP[{i}]: {}", ips[i]);
         errors.push(Error::internal(path, format!("failed to check for dual stack with error:{error}")));
     }
     let families = [IpAddr::is_ipv4, IpAddr::is_ipv6];
