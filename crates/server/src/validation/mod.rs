@@ -292,7 +292,7 @@ static KINDS: &[Kind] = &[
         (STORAGE, "CSIStorageCapacity", true),
         name_is_dns_subdomain,
         storage::capacity,
-        &[MetaUpdate, Change(storage::capacity_update)],
+        &[Meta, Body, MetaUpdate, Change(storage::capacity_update)],
     ),
     kind(
         (STORAGE, "VolumeAttributesClass", false),

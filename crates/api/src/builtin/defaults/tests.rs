@@ -83,3 +83,49 @@ fn remove(value: &mut Value, path: &str) {
         _ => {}
     }
 }
+
+fn defaulted(text: &str) -> Value {
+    let input = json::parse(text.as_bytes()).unwrap();
+    let field = |field| input.get(field).and_then(Value::as_str).unwrap();
+    let gvk = GroupVersionKind::from_api_version_and_kind(field("apiVersion"), field("kind"));
+    let schema = builtin::schema(&gvk).unwrap();
+    let mut found = schema.decode(text.as_bytes()).unwrap().value;
+    default(&schema, &mut found);
+    found
+}
+
+fn shown(value: &Value, path: &str) -> Option<String> {
+    path.split('.').try_fold(value, |value, part| value.get(part)).map(json::to_string)
+}
+
+#[test]
+fn an_empty_list_of_policies_is_one() {
+    let found = defaulted(
+        r#"{"apiVersion":"autoscaling/v2","kind":"HorizontalPodAutoscaler","spec":{"behavior":{
+            "scaleUp":{"policies":[]},"scaleDown":{}}}}"#,
+    );
+    assert_eq!(shown(&found, "spec.behavior.scaleUp.policies").as_deref(), Some("[]"));
+    assert!(shown(&found, "spec.behavior.scaleDown.policies").unwrap().contains("Percent"));
+}
+
+#[test]
+fn addresses_of_pods_agree() {
+    let of = |status: &str| {
+        let found = defaulted(&format!(r#"{{"apiVersion":"v1","kind":"Pod","spec":{{}},"status":{status}}}"#));
+        ["status.podIP", "status.podIPs"].map(|path| shown(&found, path).unwrap_or_default()).join(" ")
+    };
+    assert_eq!(of(r#"{"podIP":"1.2.3.4"}"#), r#""1.2.3.4" [{"ip":"1.2.3.4"}]"#);
+    assert_eq!(of(r#"{"podIPs":[{"ip":"::1"},{"ip":"1.2.3.4"}]}"#), r#""::1" [{"ip":"::1"},{"ip":"1.2.3.4"}]"#);
+    assert_eq!(of(r#"{"podIP":"1.2.3.4","podIPs":[{"ip":"::1"}]}"#), r#""1.2.3.4" [{"ip":"1.2.3.4"}]"#);
+    assert_eq!(of("{}"), " ");
+}
+
+#[test]
+fn pods_take_a_second_to_end_and_templates_say_what_they_like() {
+    let seconds = r#"{"terminationGracePeriodSeconds":-5}"#;
+    let pod = defaulted(&format!(r#"{{"apiVersion":"v1","kind":"Pod","spec":{seconds}}}"#));
+    assert_eq!(shown(&pod, "spec.terminationGracePeriodSeconds").as_deref(), Some("1"));
+    let template = format!(r#"{{"apiVersion":"v1","kind":"PodTemplate","template":{{"spec":{seconds}}}}}"#);
+    let template = defaulted(&template);
+    assert_eq!(shown(&template, "template.spec.terminationGracePeriodSeconds").as_deref(), Some("-5"));
+}
