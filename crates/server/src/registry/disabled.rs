@@ -5,7 +5,8 @@ use capstan_api::{Map, Value};
 
 use super::strategy::Strategy;
 
-/// Fields of the specs of pods, wherever these stand. `[]` stands for every element of a list.
+/// Fields of the specs of pods, wherever these stand. `[]` stands for every element of a list, `{}` for every
+/// entry of a map.
 const POD_SPEC: &[&str] = &[
     "schedulingGroup",
     "volumes[].projected.sources[].clusterTrustBundle",
@@ -18,10 +19,30 @@ const POD_SPEC: &[&str] = &[
 /// Fields of other objects.
 const FIELDS: &[(&str, &str, &[&str])] = &[
     ("", "nodes", &["spec.configSource", "status.config"]),
-    ("", "pods", &["status.nodeAllocatableResourceClaimStatuses"]),
+    (
+        "",
+        "pods",
+        &[
+            "status.nodeAllocatableResourceClaimStatuses",
+            "status.containerStatuses[].volumeMounts[].volumeStatus",
+            "status.initContainerStatuses[].volumeMounts[].volumeStatus",
+            "status.ephemeralContainerStatuses[].volumeMounts[].volumeStatus",
+        ],
+    ),
     ("apps", "statefulsets", &["spec.updateStrategy.rollingUpdate.maxUnavailable"]),
     ("coordination.k8s.io", "leases", &["spec.preferredHolder", "spec.strategy"]),
     ("discovery.k8s.io", "endpointslices", &["endpoints[].deprecatedTopology"]),
+    (
+        "resource.k8s.io",
+        "resourceslices",
+        &[
+            "spec.devices[].nodeAllocatableResourceMappings",
+            "spec.devices[].attributes{}.bools",
+            "spec.devices[].attributes{}.ints",
+            "spec.devices[].attributes{}.strings",
+            "spec.devices[].attributes{}.versions",
+        ],
+    ),
     ("storage.k8s.io", "csidrivers", &["spec.preventPodSchedulingIfMissing"]),
 ];
 
@@ -57,33 +78,50 @@ fn drop_field(object: &mut Map, old: Option<&Map>, path: &str) {
     }
 }
 
-/// The first name of a path, whether it is that of a list, and the rest of the path.
-fn split(path: &str) -> (&str, bool, Option<&str>) {
+/// What a name in a path stands for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Each {
+    Field,
+    Element,
+    Entry,
+}
+
+/// The first name of a path, what it stands for, and the rest of the path.
+fn split(path: &str) -> (&str, Each, Option<&str>) {
     let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
-    first.strip_suffix("[]").map_or((first, false, rest), |name| (name, true, rest))
+    match (first.strip_suffix("[]"), first.strip_suffix("{}")) {
+        (Some(name), _) => (name, Each::Element, rest),
+        (_, Some(name)) => (name, Each::Entry, rest),
+        _ => (first, Each::Field, rest),
+    }
 }
 
 fn has(object: &Map, path: &str) -> bool {
-    let (name, is_list, rest) = split(path);
+    let (name, each, rest) = split(path);
     let within = |value: &Value| rest.is_none_or(|rest| value.as_object().is_some_and(|object| has(object, rest)));
     match object.get(name) {
-        Some(Value::Array(items)) if is_list => items.iter().any(within),
+        Some(Value::Array(items)) if each == Each::Element => items.iter().any(within),
+        Some(Value::Object(entries)) if each == Each::Entry => entries.iter().any(|(_, value)| within(value)),
         Some(Value::Null) | None => false,
-        Some(value) => !is_list && within(value),
+        Some(value) => each == Each::Field && within(value),
     }
 }
 
 fn remove(object: &mut Map, path: &str) {
-    let (name, is_list, rest) = split(path);
+    let (name, each, rest) = split(path);
     let Some(rest) = rest else {
         object.remove(name);
         return;
     };
     match object.get_mut(name) {
-        Some(Value::Array(items)) if is_list => {
+        Some(Value::Array(items)) if each == Each::Element => {
             items.iter_mut().filter_map(Value::as_object_mut).for_each(|item| remove(item, rest));
         }
-        Some(Value::Object(inner)) if !is_list && has(inner, rest) => {
+        Some(Value::Object(entries)) if each == Each::Entry => {
+            let entries = entries.iter_mut().filter_map(|(_, value)| value.as_object_mut());
+            entries.for_each(|entry| remove(entry, rest));
+        }
+        Some(Value::Object(inner)) if each == Each::Field && has(inner, rest) => {
             remove(inner, rest);
             // A life cycle in which nothing happens is none.
             if name == "lifecycle" && inner.is_empty() {
@@ -124,5 +162,8 @@ mod tests {
             drop_field(&mut object, None, path);
             assert_eq!(object, map(dropped));
         }
+        let mut object = map(r#"{"a":{"x":{"bools":[],"int":1},"y":{},"z":null}}"#);
+        drop_field(&mut object, Some(&old), "a{}.bools");
+        assert_eq!(object, map(r#"{"a":{"x":{"int":1},"y":{},"z":null}}"#));
     }
 }

@@ -87,6 +87,7 @@ pub(super) fn update(strategy: &Strategy, subresource: &str, new: &mut Map, old:
             set_template_generation(new, template_generation(old).saturating_add(grown));
         }
         ("resource.k8s.io", "resourceslices", _) => taint_times(new, now),
+        ("resource.k8s.io", "resourceclaims", "status") => drop_freed_devices(new, old),
         ("apiextensions.k8s.io", "customresourcedefinitions", "") => stored_versions(new),
         ("certificates.k8s.io", _, "status") => {
             certificates::keep_decisions(new, old);
@@ -94,6 +95,26 @@ pub(super) fn update(strategy: &Strategy, subresource: &str, new: &mut Map, old:
         }
         ("certificates.k8s.io", _, "approval") => certificates::only_conditions(new, old),
         _ => {}
+    }
+}
+
+/// What is said of a device goes with its allocation.
+fn drop_freed_devices(new: &mut Map, old: &Map) {
+    let identity = |device: &Value| ["driver", "pool", "device", "shareID"].map(|key| device.get(key).cloned());
+    let allocated = |claim: &Map| -> Vec<_> {
+        paths::items(claim, "status.allocation.devices.results").iter().map(identity).collect()
+    };
+    let (now, before) = (allocated(new), allocated(old));
+    let kept = |device: &&Value| !before.contains(&identity(device)) || now.contains(&identity(device));
+    let devices: Vec<Value> = paths::items(new, "status.devices").iter().filter(kept).cloned().collect();
+    if devices.len() < paths::items(new, "status.devices").len()
+        && let Some(status) = new.get_mut("status").and_then(Value::as_object_mut)
+    {
+        if devices.is_empty() {
+            status.remove("devices");
+        } else {
+            status.insert("devices", devices);
+        }
     }
 }
 

@@ -120,18 +120,8 @@ fn select_by_keys(term: &mut Value, labels: &Map) {
     }
 }
 
-/// What kubelets older than the field leave out of a status stays as it was; what nobody may use yet goes.
+/// What kubelets older than the field leave out of a status stays as it was.
 pub(super) fn update_status(new: &mut Map, old: &Map) {
-    if let Some(status) = new.get_mut("status").and_then(Value::as_object_mut) {
-        status.remove("nodeAllocatableResourceClaimStatuses");
-        for key in ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"] {
-            let containers = paths::array_mut(status, key).into_iter().flat_map(|all| all.iter_mut());
-            for container in containers.filter_map(Value::as_object_mut) {
-                let mounts = paths::array_mut(container, "volumeMounts").into_iter().flat_map(|all| all.iter_mut());
-                mounts.filter_map(Value::as_object_mut).for_each(|mount| _ = mount.remove("volumeStatus"));
-            }
-        }
-    }
     if paths::text(new, "status.qosClass").is_empty() {
         paths::copy(new, old, "status.qosClass");
     }

@@ -62,7 +62,7 @@ pub(super) fn root(schema: &Map, path: &Path<'_>, errors: &mut ErrorList) {
 /// Whether a schema says somewhere what a field is when it is not set.
 pub(super) fn has_default(schema: &Value) -> bool {
     match schema {
-        Value::Object(map) => map.iter().any(|(key, value)| match key.as_ref() {
+        Value::Object(map) => map.iter().any(|(key, value)| match key {
             "default" => !value.is_null(),
             // What stands there are names of fields.
             "properties" => value.as_object().is_some_and(|fields| fields.iter().any(|(_, field)| has_default(field))),
