@@ -1,4 +1,4 @@
-//! B3: durable creates and updates, of 1 KB and 10 KB, with few and many in flight; and at a fixed rate; and creates beside
+//! B3: durable creates and updates, of 1 KB and 10 KB, with few and many in flight; at a fixed rate; and creates beside
 //! many that are stored already.
 
 use crate::{

@@ -57,7 +57,7 @@ struct Apart<T>(T);
 
 /// A queue, seen from inside. Every method may be called from any task; none but those that are async waits.
 ///
-/// Items arrive in the hall, whose lock is held for an instant, and are sorted in by whoever next finds nothing else, or
+/// Items arrive in the hall, whose lock is held for an instant, and are sorted in by whoever finds nothing else next, or
 /// many of them. Who needs both locks takes that of the state first. Always: if there is something to hand out and
 /// somebody sleeps, then somebody looks; and if an item waits for its time and somebody sleeps, then one who sleeps
 /// wakes by then.

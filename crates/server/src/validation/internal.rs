@@ -1,4 +1,4 @@
-//! How Go prints pods and what is in them, and schemas: the structs of upstream's internal types, with all of their fields.
+//! How Go prints pods and what is in them, and schemas: the structs of upstream's internal types with all their fields.
 //!
 //! Upstream's messages about what must not change show them whole, under Go's own names. The table has a line for each
 //! type: its fields in the order of their declaration, each as `Name:kind`, or `Name=key:kind` where the key is not the
