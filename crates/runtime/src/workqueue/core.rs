@@ -57,8 +57,8 @@ struct Apart<T>(T);
 
 /// A queue, seen from inside. Every method may be called from any task; none but those that are async waits.
 ///
-/// Items arrive in the hall, whose lock is held for an instant, and are sorted in by whoever finds nothing else, or many
-/// of them. Who needs both locks takes that of the state first. Always: if there is something to hand out and
+/// Items arrive in the hall, whose lock is held for an instant, and are sorted in by whoever finds nothing else there,
+/// or many of them. Who needs both locks takes that of the state first. Always: if there is something to hand out and
 /// somebody sleeps, then somebody looks; and if an item waits for its time and somebody sleeps, then one who sleeps
 /// wakes by then.
 pub(super) struct Core<T, Q: Ready> {
