@@ -218,7 +218,10 @@ impl Leader {
             Ok(true) => {
                 self.state.segments.insert(self.state.end.segment, Arc::clone(&self.log.segment));
                 self.publish_quietly();
-                self.shared.upkeep.nudge();
+                // One that could not be made is tried again.
+                if self.log.spare.is_wanted() {
+                    self.shared.upkeep.nudge();
+                }
             }
             Err(fault) => return refuse(requests, &fault),
         }
@@ -367,6 +370,9 @@ impl Leader {
         end.sequence += 1;
         self.dirty = self.pending.entries > 0;
         self.shared.upkeep.appended(bytes.len() as u64);
+        if self.log.look_ahead(end) {
+            self.shared.upkeep.nudge();
+        }
         Ok(())
     }
 

@@ -11,27 +11,66 @@ use super::{
 use crate::{
     Fault, Revision,
     sync::{
-        Mutex,
+        Mutex, MutexGuard,
         atomic::{AtomicU32, Ordering},
     },
 };
 
 /// A file of zeros that waits to become a segment: to overwrite blocks that are there takes half the time of adding
-/// some.
-#[derive(Debug, Default)]
-pub(super) struct Spare(Mutex<Option<String>>);
+/// some. Making one holds up the syncs of the log, so it waits until one is wanted; the first is, at once.
+#[derive(Debug)]
+pub(super) struct Spare(Mutex<SpareState>);
+
+#[derive(Clone, Debug)]
+enum SpareState {
+    NotWanted,
+    Wanted,
+    There(String),
+}
+
+impl Default for Spare {
+    fn default() -> Self {
+        Spare(Mutex::new(SpareState::Wanted))
+    }
+}
 
 impl Spare {
+    fn lock(&self) -> MutexGuard<'_, SpareState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn put(&self, name: String) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(name);
+        *self.lock() = SpareState::There(name);
     }
 
     pub(super) fn take(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        let mut state = self.lock();
+        match &*state {
+            SpareState::There(name) => {
+                let name = name.clone();
+                *state = SpareState::NotWanted;
+                Some(name)
+            }
+            _ => None,
+        }
     }
 
     pub(super) fn is_there(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        matches!(*self.lock(), SpareState::There(_))
+    }
+
+    pub(super) fn is_wanted(&self) -> bool {
+        matches!(*self.lock(), SpareState::Wanted)
+    }
+
+    /// Asks for one, unless there is one or it was asked for. Returns whether it did.
+    fn want(&self) -> bool {
+        let mut state = self.lock();
+        let news = matches!(*state, SpareState::NotWanted);
+        if news {
+            *state = SpareState::Wanted;
+        }
+        news
     }
 }
 
@@ -104,6 +143,11 @@ impl Log {
         *end = LogEnd { segment: head.id, offset: SEGMENT_HEAD as u64, sequence: end.sequence };
         self.files.pass(Point::AfterRoll);
         Ok(true)
+    }
+
+    /// Asks for a spare when half of what was prepared is used. Returns whether it did.
+    pub(super) fn look_ahead(&self, end: &LogEnd) -> bool {
+        end.offset * 2 >= self.prepared && self.spare.want()
     }
 
     /// Writes a batch at the end and makes it durable.

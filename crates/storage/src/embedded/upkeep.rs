@@ -206,9 +206,9 @@ impl Keeper {
         spared.map_err(Stopped::Fault)
     }
 
-    /// Makes a file of zeros, if there is none.
+    /// Makes a file of zeros, if one is wanted.
     fn prepare_spare(&mut self) -> Result<(), Fault> {
-        if self.spare.is_there() {
+        if !self.spare.is_wanted() {
             return Ok(());
         }
         self.spares += 1;
