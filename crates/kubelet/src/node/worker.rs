@@ -224,7 +224,9 @@ impl Worker {
             Report::Sandbox(result, config) => match result {
                 Ok((id, ips)) => {
                     self.sandbox = Some((id, *config));
-                    Input::SandboxReady { ips }
+                    // A pod on the node's network has the node's addresses, whatever the runtime gives to others.
+                    let on_node = self.life.pod().spec.as_ref().is_some_and(|spec| spec.host_network == Some(true));
+                    Input::SandboxReady { ips: if on_node { self.shared.host_ips.clone() } else { ips } }
                 }
                 Err(message) => Input::SandboxFailed { message },
             },
