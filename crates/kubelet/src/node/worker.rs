@@ -8,7 +8,10 @@ use std::{
 };
 
 use capstan_clock::Timestamp;
-use k8s_openapi::api::core::v1::{LifecycleHandler, Pod};
+use k8s_openapi::{
+    api::core::v1::{LifecycleHandler, Pod},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
 use tokio::sync::{mpsc, watch};
 
 use super::{
@@ -42,6 +45,21 @@ pub(super) struct Desired {
     pub(super) gone: bool,
     /// The node gives it up: reason, message, grace period, and whether this is a disruption.
     pub(super) fail: Option<(String, String, Option<Duration>, bool)>,
+}
+
+impl Desired {
+    /// The pod as it is wanted, if `known` is not that. One that was removed by force was perhaps never seen to end, but
+    /// its containers must go all the same.
+    fn newer_than(&self, known: &Arc<Pod>, now: Timestamp) -> Option<Arc<Pod>> {
+        let ends = |pod: &Pod| pod.metadata.deletion_timestamp.is_some();
+        if self.gone && !ends(&self.pod) {
+            let mut pod = (*self.pod).clone();
+            pod.metadata.deletion_timestamp = Some(Time(now));
+            return (!ends(known)).then(|| Arc::new(pod));
+        }
+        // Its end may be seen together with its going: what was not heard of before counts then too.
+        (!Arc::ptr_eq(known, &self.pod)).then(|| self.pod.clone())
+    }
 }
 
 /// A container as the worker knows it.
@@ -189,13 +207,8 @@ impl Worker {
     fn look(&mut self) {
         let desired = self.desired.borrow_and_update().clone();
         let now = self.shared.clock.now();
-        if desired.gone && desired.pod.metadata.deletion_timestamp.is_none() {
-            // Removed by force: the containers must go all the same.
-            let mut pod = (*desired.pod).clone();
-            pod.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now));
-            self.life.update(Arc::new(pod));
-        } else if !Arc::ptr_eq(self.life.pod(), &desired.pod) && !desired.gone {
-            self.life.update(desired.pod.clone());
+        if let Some(pod) = desired.newer_than(self.life.pod(), now) {
+            self.life.update(pod);
         }
         self.life.set_pending_resize(desired.pending);
         if let Some((reason, message, grace, disruption)) = desired.fail.filter(|_| !self.failed) {
@@ -544,5 +557,28 @@ async fn pre_stop(target: &Target, pod: &Pod, role: Role, hook: &LifecycleHandle
     };
     if let Err(message) = done {
         shared.event(pod, Some((role, &target.container.name)), true, "FailedPreStopHook", message);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever of a deletion is seen, and however much of it at once, the pod ends; and it is told so once.
+    #[test]
+    fn a_pod_that_goes_ends() {
+        let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let known = Arc::new(Pod::default());
+        let mut ending = Pod::default();
+        ending.metadata.deletion_timestamp = Some(Time(now));
+        let ending = Arc::new(ending);
+        let desired = |pod: &Arc<Pod>, gone| Desired { pod: pod.clone(), pending: None, gone, fail: None };
+        assert!(desired(&known, false).newer_than(&known, now).is_none(), "nothing is new");
+        for (pod, gone) in [(&ending, false), (&ending, true), (&known, true)] {
+            let desired = desired(pod, gone);
+            let told = desired.newer_than(&known, now).unwrap();
+            assert!(told.metadata.deletion_timestamp.is_some(), "gone: {gone}");
+            assert!(desired.newer_than(&told, now).is_none(), "once is enough, gone: {gone}");
+        }
     }
 }
