@@ -48,7 +48,7 @@ pub(super) struct Desired {
 }
 
 impl Desired {
-    /// The pod as it is wanted, if `known` is not that. One that was removed by force was perhaps never seen to end, but
+    /// The pod as it is wanted, if `known` is not that. One removed by force was perhaps never seen to end, and
     /// its containers must go all the same.
     fn newer_than(&self, known: &Arc<Pod>, now: Timestamp) -> Option<Arc<Pod>> {
         let ends = |pod: &Pod| pod.metadata.deletion_timestamp.is_some();
