@@ -257,13 +257,13 @@ pub(crate) fn apply(
         }
     };
     let text = json::to_string(&patched);
-    // A strategic patch is shown itself, others by what they have made.
-    let shown = match patch {
-        Patch::Strategic(patch) => go_map(patch),
-        _ => text.clone(),
-    };
     let invalid = |error: &dyn std::fmt::Display| {
-        let error = Error::invalid(Path::new("patch"), shown.clone(), error.to_string());
+        // A strategic patch is shown itself, others by what they have made.
+        let shown = match patch {
+            Patch::Strategic(patch) => go_map(patch),
+            _ => text.clone(),
+        };
+        let error = Error::invalid(Path::new("patch"), shown, error.to_string());
         Status::invalid(&GroupKind::new("", ""), "", &vec![error])
     };
     let (gvk, schema) = match target {
