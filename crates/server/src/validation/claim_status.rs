@@ -17,9 +17,8 @@ use super::{
     rules::{IMMUTABLE, invalid, one_of},
     shape::{self, Field, NIL, Shape, TEXT},
     show::{self, json},
-    slice::TERM,
     status::conditions,
-    volume::{driver_name, node_selector},
+    volume::{TERM, driver_name, node_selector},
 };
 
 const STATUS: Path<'static> = Path::new("status");

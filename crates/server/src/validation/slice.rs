@@ -12,8 +12,8 @@ use super::{
     device_parts::{attributes, binding, entries, pool_name, taints},
     read::{at, flag, int, is_set, list, object, objects, text},
     rules::{IMMUTABLE, invalid, required},
-    shape::{Field, NIL, Shape, TEXT, list as show_list},
-    volume::{NOT_POSITIVE, driver_name, node_selector},
+    shape::list as show_list,
+    volume::{NOT_POSITIVE, TERM, driver_name, node_selector},
 };
 
 const SPEC: Path<'static> = Path::new("spec");
@@ -23,14 +23,6 @@ const MAX_ADVANCED_DEVICES: usize = 64;
 const MAX_COUNTER_SETS: usize = 8;
 const MAX_CONSUMED_SETS: usize = 2;
 const MAX_COUNTERS: usize = 32;
-
-const REQUIREMENT: &[Field] = &[("Key", "key", TEXT), ("Operator", "operator", TEXT), ("Values", "values", NIL)];
-
-/// How Go prints a term of a node selector.
-pub(super) const TERM: &[Field] = &[
-    ("MatchExpressions", "matchExpressions", Shape::List(REQUIREMENT)),
-    ("MatchFields", "matchFields", Shape::List(REQUIREMENT)),
-];
 
 pub(super) fn create(slice: &Map, errors: &mut ErrorList) {
     validate(at(slice, "spec"), None, errors);

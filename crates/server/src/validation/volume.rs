@@ -22,7 +22,7 @@ pub(super) const ACCESS_MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "Rea
 pub(super) const VOLUME_MODES: &[&str] = &["Block", "Filesystem"];
 pub(super) const NOT_POSITIVE: &str = "must be greater than zero";
 const REQUIREMENT: &[Field] = &[("Key", "key", TEXT), ("Operator", "operator", TEXT), ("Values", "values", NIL)];
-const TERM: &[Field] = &[
+pub(super) const TERM: &[Field] = &[
     ("MatchExpressions", "matchExpressions", Shape::List(REQUIREMENT)),
     ("MatchFields", "matchFields", Shape::List(REQUIREMENT)),
 ];
