@@ -1,7 +1,5 @@
 //! Pods near other pods, or far from them.
 
-use k8s_openapi::api::core::v1::Node;
-
 use crate::{
     cache::Slot,
     event::{ActionType as A, ClusterEvent, EventObject, EventResource as R},
@@ -260,25 +258,37 @@ impl Plugin for InterPodAffinity {
         let (want, avoid) = (&rules.required_affinity, &rules.required_anti_affinity);
         let placed = |other: &PodInfo| !other.node_name().is_empty() || !other.nominated_node_name().is_empty();
         let matches = |terms: &[AffinityTerm], other: &PodInfo| matches_all(terms, other, &world);
-        let has_keys = |node: &Node| {
-            let labels = labels_of(node.metadata.labels.as_ref());
-            want.iter().chain(avoid).any(|term| labels.contains_key(&term.topology_key))
-        };
+        let matches_one =
+            |terms: &[AffinityTerm], other: &PodInfo| terms.iter().any(|term| term.matches(other, &world));
+        // The first of pods that want to be near each other waits until nobody else is there to be near to.
+        let first = matches(want, pod);
         let queue = match object {
             EventObject::Pod(Some(_), Some(new)) if new.uid == pod.uid => true,
             EventObject::Pod(old, new) if !old.iter().chain(new).all(|other| placed(other)) => false,
             _ if want.iter().chain(avoid).any(AffinityTerm::selects_namespaces) => true,
             EventObject::Pod(Some(old), Some(new)) => {
-                (!matches(want, old) && matches(want, new)) || (matches(avoid, old) && !matches(avoid, new))
+                let near = (matches(want, old), matches(want, new));
+                near == (false, true)
+                    || (first && near == (true, false))
+                    || avoid.iter().any(|term| term.matches(old, &world) && !term.matches(new, &world))
             }
             EventObject::Pod(None, Some(new)) => matches(want, new),
             EventObject::Pod(Some(old), None) => {
                 let others = &old.rules().required_anti_affinity;
-                matches(avoid, old) || others.iter().any(|term| term.selects_namespaces() || term.matches(pod, &world))
+                matches_one(avoid, old)
+                    || (first && matches(want, old))
+                    || others.iter().any(|term| term.selects_namespaces() || term.matches(pod, &world))
             }
-            EventObject::Node(_, Some(new)) => {
-                // Pods that others keep away wait for any new place.
-                want.is_empty() && avoid.is_empty() || has_keys(new)
+            EventObject::Node(None, Some(new)) => {
+                let labels = labels_of(new.metadata.labels.as_ref());
+                want.is_empty() || want.iter().any(|term| labels.contains_key(&term.topology_key))
+            }
+            EventObject::Node(Some(old), Some(new)) => {
+                let (old, new) = (labels_of(old.metadata.labels.as_ref()), labels_of(new.metadata.labels.as_ref()));
+                // The node left a zone, and its pods with it: by which label others keep away is not known here.
+                let left = old.iter().any(|(key, zone)| new.get(key) != Some(zone));
+                let joined = |key: &String| new.contains_key(key) && new.get(key) != old.get(key);
+                left || want.iter().any(|term| joined(&term.topology_key))
             }
             _ => true,
         };

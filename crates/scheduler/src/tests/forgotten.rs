@@ -28,6 +28,9 @@ const PODS: &[&str] = &[
     "p label:app=a far:app=a@host",
     "p port=80",
     "p near:app=a@host far:app=b@zone",
+    "p label:app=a near:app=a@zone",
+    "p far:app=a@zone far:app=b@host",
+    "p label:app=a near:app=a@host cpu=1",
 ];
 
 /// What is on a node. Ids differ from pod to pod.
@@ -73,7 +76,8 @@ fn happening() -> impl Strategy<Value = Happening> {
 struct Game {
     core: Core,
     queue: SchedulingQueue,
-    residents: Vec<Arc<PodInfo>>,
+    /// The pods on nodes, and which of [`RESIDENTS`] they came as.
+    residents: Vec<(Arc<PodInfo>, usize)>,
     count: usize,
     now: Moment,
 }
@@ -110,21 +114,22 @@ impl Game {
                 self.count += 1;
                 let pod = info(&format!("x{} on=n{at} {}", self.count, RESIDENTS[like]));
                 self.core.cache.put_pod(&pod);
-                self.residents.push(Arc::clone(&pod));
+                self.residents.push((Arc::clone(&pod), like));
                 self.tell(EventResource::Pod, ActionType::ADD, &EventObject::Pod(None, Some(pod)));
             }
             Happening::Leaves(at) if at < self.residents.len() => {
-                let pod = self.residents.swap_remove(at);
+                let (pod, _) = self.residents.swap_remove(at);
                 self.core.cache.remove_pod(&pod.uid);
                 self.tell(EventResource::Pod, ActionType::DELETE, &EventObject::Pod(Some(pod), None));
             }
             Happening::Relabelled(at, like) if at < self.residents.len() => {
-                let old = Arc::clone(&self.residents[at]);
+                let (old, came) = self.residents[at].clone();
                 let labels = RESIDENTS[like].split(' ').filter(|word| word.starts_with("label:"));
-                let words: Vec<&str> = labels.collect();
+                let rest = RESIDENTS[came].split(' ').filter(|word| !word.starts_with("label:"));
+                let words: Vec<&str> = labels.chain(rest).collect();
                 let new = info(&format!("{} on={} {}", old.name(), old.node_name(), words.join(" ")));
                 self.core.cache.put_pod(&new);
-                self.residents[at] = Arc::clone(&new);
+                self.residents[at].0 = Arc::clone(&new);
                 let object = EventObject::Pod(Some(Arc::clone(&old)), Some(Arc::clone(&new)));
                 for event in pod_changes(&old, &new) {
                     self.tell(event.resource, event.action, &object);
@@ -136,8 +141,6 @@ impl Game {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
-
     #[test]
     fn no_pod_is_forgotten(
         pod in 0..PODS.len(),
@@ -188,4 +191,10 @@ fn a_node_that_goes_takes_its_pods_out_of_the_zone() {
 
 fn diagnosis_of(game: &mut Game, profile: &Profile, pod: &Arc<PodInfo>) -> String {
     format!("{:?}", game.core.schedule(profile, pod))
+}
+
+#[test]
+fn a_node_that_leaves_the_zone_takes_its_pods_out_of_it() {
+    let before = [Happening::Arrives(0, 1), Happening::Node(0, 0), Happening::Node(0, 0)];
+    play(6, &before, &[Happening::Node(0, 6)]).unwrap();
 }
