@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 
+use super::string::plain_end;
 use crate::{Map, Value, value::Event};
 
 /// Compact JSON.
@@ -98,8 +99,14 @@ fn newline(out: &mut Vec<u8>, depth: usize) {
 pub fn write_str(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     let bytes = text.as_bytes();
-    let mut from = 0;
-    for (at, &c) in bytes.iter().enumerate() {
+    // U+2028 and U+2029 end lines in JavaScript, and begin with this byte.
+    let lines = bytes.contains(&0xe2);
+    let (mut from, mut at) = (0, 0);
+    loop {
+        if !lines {
+            at = plain_end(bytes, at);
+        }
+        let Some(&c) = bytes.get(at) else { break };
         let escape: &[u8] = match c {
             b'"' => b"\\\"",
             b'\\' => b"\\\\",
@@ -109,7 +116,6 @@ pub fn write_str(text: &str, out: &mut Vec<u8>) {
             8 => b"\\b",
             12 => b"\\f",
             0..0x20 => &[b'\\', b'u', b'0', b'0', HEX[usize::from(c >> 4)], HEX[usize::from(c & 15)]],
-            // U+2028 and U+2029 end lines in JavaScript.
             0xe2 if bytes[at + 1] == 0x80 && bytes[at + 2] & 0xfe == 0xa8 => {
                 if bytes[at + 2] == 0xa8 {
                     b"\\u2028"
@@ -117,11 +123,15 @@ pub fn write_str(text: &str, out: &mut Vec<u8>) {
                     b"\\u2029"
                 }
             }
-            _ => continue,
+            _ => {
+                at += 1;
+                continue;
+            }
         };
         out.extend_from_slice(&bytes[from..at]);
         out.extend_from_slice(escape);
-        from = at + if c == 0xe2 { 3 } else { 1 };
+        at += if c == 0xe2 { 3 } else { 1 };
+        from = at;
     }
     out.extend_from_slice(&bytes[from..]);
     out.push(b'"');
