@@ -45,6 +45,8 @@ pub mod serve;
 mod server;
 mod sha256;
 mod start;
+#[cfg(test)]
+mod testing;
 pub mod validation;
 pub mod warnings;
 mod zpages;

@@ -5,7 +5,7 @@ use std::{collections::HashMap, rc::Rc};
 use capstan_api::{
     Array, Value,
     field::{Error, ErrorList, Segment, render},
-    schema::{ListType, NodeRef, Type},
+    schema::{ListType, NodeRef, Type, validate::is_same},
 };
 
 use super::{CompiledRule, Validator};
@@ -28,6 +28,9 @@ struct Waiting<'a> {
     node: NodeRef<'a>,
     value: &'a Value,
     old: Option<&'a Value>,
+    /// What of before it is compared with to see whether something has changed: its own value, or of what is around it
+    /// that which is nearest and can be told apart.
+    before: Option<(NodeRef<'a>, &'a Value, &'a Value)>,
     path: Option<Rc<Way<'a>>>,
     root: bool,
 }
@@ -70,6 +73,8 @@ struct Spent;
 struct Run<'v> {
     base: &'v str,
     errors: ErrorList,
+    /// What is wrong with what has not changed, when that is forgiven.
+    forgiven: Option<ErrorList>,
     budget: i64,
 }
 
@@ -77,8 +82,7 @@ impl Validator {
     /// Looks at an object, which is to be found at the path `base`, and says what is wrong and what is left of the
     /// budget; a negative rest means that the budget ran out.
     ///
-    /// The schema must be the one that the validator was made from. Errors of unchanged values are the caller's to
-    /// forgive.
+    /// The schema must be the one that the validator was made from.
     #[must_use]
     pub fn validate<'a>(
         &'a self,
@@ -88,29 +92,36 @@ impl Validator {
         old: Option<&'a Value>,
         budget: i64,
     ) -> (ErrorList, i64) {
-        let mut run = Run { base, errors: Vec::new(), budget };
-        let mut todo = vec![Waiting { node: schema, value, old, path: None, root: self.root }];
-        while let Some(waiting) = todo.pop() {
-            if waiting.value.is_null() {
-                continue;
-            }
-            if run.look(self, &waiting).is_err() {
-                return (run.errors, -1);
-            }
-            let first = todo.len();
-            add_below(self, &waiting, &mut todo);
-            todo[first..].reverse();
-        }
-        (run.errors, run.budget)
+        let mut run = Run { base, errors: Vec::new(), forgiven: None, budget };
+        let rest = run.all(self, schema, value, old);
+        (run.errors, rest)
+    }
+
+    /// Looks at an object that replaces another. Rules that are about the new value alone are forgiven where it is the
+    /// old one: their errors are the second list.
+    #[must_use]
+    pub fn validate_update<'a>(
+        &'a self,
+        schema: NodeRef<'a>,
+        value: &'a Value,
+        old: &'a Value,
+        budget: i64,
+    ) -> (ErrorList, ErrorList) {
+        let mut run = Run { base: "", errors: Vec::new(), forgiven: Some(Vec::new()), budget };
+        run.all(self, schema, value, Some(old));
+        (run.errors, run.forgiven.unwrap_or_default())
     }
 }
 
 /// Adds the values inside that there are rules for.
 fn add_below<'a>(validator: &Validator, at: &Waiting<'a>, todo: &mut Vec<Waiting<'a>>) {
-    let mut add = |node: NodeRef<'a>, value, old, segment| {
+    let mut add = |node: NodeRef<'a>, value, old: Option<&'a Value>, segment| {
         if validator.ways.contains(&node.id()) {
+            // Which version an object was in before cannot be seen any more.
+            let version = at.path.is_none() && matches!(segment, Segment::Child("apiVersion" | "kind"));
+            let before = old.map(|old| (node, value, old)).or(at.before).filter(|_| !version);
             let path = Some(Rc::new(Way { parent: at.path.clone(), segment }));
-            todo.push(Waiting { node, value, old, path, root: node.is_embedded_resource() });
+            todo.push(Waiting { node, value, old, before, path, root: node.is_embedded_resource() });
         }
     };
     match at.value {
@@ -178,6 +189,42 @@ fn type_name(ty: Type) -> &'static str {
 }
 
 impl Run<'_> {
+    /// Looks at all there is, and says what is left of the budget.
+    fn all<'a>(
+        &mut self,
+        validator: &'a Validator,
+        node: NodeRef<'a>,
+        value: &'a Value,
+        old: Option<&'a Value>,
+    ) -> i64 {
+        let before = old.map(|old| (node, value, old));
+        let mut todo = vec![Waiting { node, value, old, before, path: None, root: validator.root }];
+        while let Some(waiting) = todo.pop() {
+            if waiting.value.is_null() {
+                continue;
+            }
+            if self.look(validator, &waiting).is_err() {
+                return -1;
+            }
+            let first = todo.len();
+            add_below(validator, &waiting, &mut todo);
+            todo[first..].reverse();
+        }
+        self.budget
+    }
+
+    /// A rule is not true. One that is about the value alone is forgiven where the value is what it was.
+    fn add(&mut self, compiled: &CompiledRule, at: &Waiting<'_>, error: Error) {
+        match &mut self.forgiven {
+            Some(forgiven)
+                if !compiled.uses_old_self && at.before.is_some_and(|(node, new, old)| is_same(node, new, old)) =>
+            {
+                forgiven.push(error);
+            }
+            _ => self.errors.push(error),
+        }
+    }
+
     fn invalid(&mut self, at: &Waiting<'_>, detail: impl Into<String>) {
         let path = show(self.base, at.path.as_ref());
         self.errors.push(Error::invalid(path, type_name(at.node.ty()), detail));
@@ -289,7 +336,7 @@ impl Run<'_> {
                 ),
             };
             if let Some(stop) = stop {
-                self.errors.push(Error::invalid(path, type_name(at.node.ty()), stop));
+                self.add(compiled, at, Error::invalid(path, type_name(at.node.ty()), stop));
                 return Err(Spent);
             }
             // A message that cannot be used is passed over.
@@ -313,7 +360,7 @@ impl Run<'_> {
         if whole {
             error.bad_value = None;
         }
-        self.errors.push(error);
+        self.add(compiled, at, error);
         Ok(())
     }
 }

@@ -15,6 +15,8 @@ pub(crate) mod deletion;
 pub mod jsonpath;
 mod names;
 mod rules;
+#[cfg(test)]
+mod rules_tests;
 pub(crate) mod scale;
 #[cfg(test)]
 mod tests;

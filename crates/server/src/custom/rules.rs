@@ -16,23 +16,15 @@ impl Rules {
         Some(Rules { schema: schema.clone(), validator })
     }
 
-    /// What the rules say about an object that is to replace `old`, if there is an old one. Errors of values that did
-    /// not change are forgiven, as those of the schema are.
-    pub(super) fn check(&self, object: &Map, old: Option<&Map>) -> ErrorList {
-        let (object, old) = (Value::Object(object.clone()), old.cloned().map(Value::Object));
-        let (errors, _) = self.validator.validate(self.schema.root(), "", &object, old.as_ref(), RUNTIME_COST_BUDGET);
-        let Some(old) = &old else { return errors };
-        let at = |root: &Value, field: &str| -> Option<Value> {
-            let parts = field.split('.').filter(|part| !part.is_empty());
-            let mut value = root.clone();
-            for part in parts {
-                // Elements of lists are not followed: they may have moved.
-                value = value.get(part)?.clone();
-            }
-            Some(value)
+    /// What the rules say about an object that is to replace `old`, if there is an old one; what they say about values
+    /// that did not change becomes warnings.
+    pub(super) fn check(&self, object: &Map, old: Option<&Map>, warnings: &mut Vec<String>) -> ErrorList {
+        let object = Value::Object(object.clone());
+        let Some(old) = old.cloned().map(Value::Object) else {
+            return self.validator.validate(self.schema.root(), "", &object, None, RUNTIME_COST_BUDGET).0;
         };
-        let unchanged =
-            |field: &str| !field.is_empty() && at(&object, field).is_some_and(|new| at(old, field) == Some(new));
-        errors.into_iter().filter(|error| !unchanged(&error.field)).collect()
+        let (errors, forgiven) = self.validator.validate_update(self.schema.root(), &object, &old, RUNTIME_COST_BUDGET);
+        warnings.extend(forgiven.iter().map(ToString::to_string));
+        errors
     }
 }

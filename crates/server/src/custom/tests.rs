@@ -2,100 +2,19 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use capstan_api::{Value, json};
+use capstan_api::Value;
 use capstan_storage::{Memory, Options};
-use http_body_util::BodyExt as _;
 
 use crate::{
-    Config, InProcessUser, Server,
-    authorization::{SYSTEM_MASTERS, UserInfo},
     cache::WatchItem,
-    http::{Body, Request, Response},
+    testing::{Answer, World},
 };
 
 const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// A server, and a user who may do everything.
-struct World {
-    server: Server,
-}
-
-/// What was answered.
-struct Answer {
-    code: u16,
-    body: Value,
-    warnings: Vec<String>,
-}
-
-impl Answer {
-    /// A part of the body, by a dotted path.
-    fn at(&self, path: &str) -> String {
-        let found = path.split('.').try_fold(&self.body, |value, key| match key.parse::<usize>() {
-            Ok(index) => value.as_array()?.get(index),
-            Err(_) => value.get(key),
-        });
-        match found {
-            Some(Value::String(text)) => text.to_string(),
-            Some(other) => json::to_string(other),
-            None => String::new(),
-        }
-    }
-}
-
-async fn read(response: Response) -> Answer {
-    let warnings = response.headers().get_all("warning").iter().map(|value| value.to_str().unwrap().to_owned());
-    let (code, warnings) = (response.status().as_u16(), warnings.collect());
-    let bytes: Bytes = response.into_body().collect().await.unwrap().to_bytes();
-    let body = json::parse(&bytes).unwrap_or_else(|_| String::from_utf8_lossy(&bytes).into_owned().into());
-    Answer { code, body, warnings }
-}
-
 impl World {
-    async fn start() -> Self {
-        World::on(Arc::new(Memory::new(Options::default()))).await
-    }
-
-    async fn on(store: capstan_storage::SharedStore) -> Self {
-        World { server: Server::start(store, Config::default()).await.unwrap() }
-    }
-
-    /// Asks for something that has no end of its own, and reads it in a task once it has begun.
-    async fn open(&self, path: &str) -> tokio::task::JoinHandle<Answer> {
-        let response = self.respond("GET", path, "", "application/json", String::new()).await;
-        tokio::spawn(read(response))
-    }
-
-    async fn send(&self, method: &str, path: &str, content_type: &str, accept: &str, body: String) -> Answer {
-        read(self.respond(method, path, content_type, accept, body).await).await
-    }
-
-    async fn respond(&self, method: &str, path: &str, content_type: &str, accept: &str, body: String) -> Response {
-        let user = UserInfo { name: "admin".into(), groups: vec![SYSTEM_MASTERS.into()], ..UserInfo::default() };
-        let request = http::Request::builder().method(method).uri(path).header("content-type", content_type);
-        let request = request.header("accept", accept).extension(InProcessUser(user)).body(Body::from(body));
-        let request: Request = request.unwrap();
-        self.server.answer(request).await
-    }
-
-    async fn get(&self, path: &str) -> Answer {
-        self.send("GET", path, "", "application/json", String::new()).await
-    }
-
-    async fn post(&self, path: &str, body: &str) -> Answer {
-        self.send("POST", path, "application/json", "application/json", body.to_owned()).await
-    }
-
-    async fn merge(&self, path: &str, body: &str) -> Answer {
-        self.send("PATCH", path, "application/merge-patch+json", "application/json", body.to_owned()).await
-    }
-
-    async fn delete(&self, path: &str) -> Answer {
-        self.send("DELETE", path, "", "application/json", String::new()).await
-    }
-
     /// Waits until something is so, with every change of the definitions.
-    async fn until<F: Future<Output = bool>>(&self, is_so: impl Fn() -> F) {
+    pub(crate) async fn until<F: Future<Output = bool>>(&self, is_so: impl Fn() -> F) {
         let stored = self.server.inner().registry.stored(&super::DEFINITIONS).unwrap().clone();
         let mut watcher = super::controller::watch(&stored).await.unwrap();
         while !is_so().await {
@@ -108,7 +27,7 @@ impl World {
     }
 
     /// Creates a definition and waits until it is established.
-    async fn define(&self, crd: &str) -> String {
+    pub(crate) async fn define(&self, crd: &str) -> String {
         let answer = self.post(CRDS, crd).await;
         assert_eq!(answer.code, 201, "{}", answer.body);
         let path = format!("{CRDS}/{}", answer.at("metadata.name"));

@@ -23,13 +23,14 @@ pub(crate) fn create(served: &Served, object: &Map) -> ErrorList {
     let whole = Value::Object(object.clone());
     let findings = validate::inspect(&whole, served.schema(), None);
     add(served, findings, object, &mut errors);
-    rules(served, object, None, &mut errors);
+    rules(served, object, None, &mut Vec::new(), &mut errors);
     errors
 }
 
-/// What is wrong with an object that is to replace `old`. What was wrong before and has not changed is tolerated.
+/// What is wrong with an object that is to replace `old`. What was wrong before and has not changed is tolerated;
+/// of rules in CEL that is said in warnings.
 #[must_use]
-pub(crate) fn update(served: &Served, object: &Map, old: &Map) -> ErrorList {
+pub(crate) fn update(served: &Served, object: &Map, old: &Map, warnings: &mut Vec<String>) -> ErrorList {
     let mut errors = type_meta(served, object);
     if !errors.is_empty() {
         return errors;
@@ -41,13 +42,13 @@ pub(crate) fn update(served: &Served, object: &Map, old: &Map) -> ErrorList {
         findings.lists.clear();
     }
     add(served, findings, object, &mut errors);
-    rules(served, object, Some(old), &mut errors);
+    rules(served, object, Some(old), warnings, &mut errors);
     errors
 }
 
 /// What is wrong with an object whose status is to replace that of `old`.
 #[must_use]
-pub(crate) fn update_status(served: &Served, object: &Map, old: &Map) -> ErrorList {
+pub(crate) fn update_status(served: &Served, object: &Map, old: &Map, warnings: &mut Vec<String>) -> ErrorList {
     let mut errors = type_meta(served, object);
     if !errors.is_empty() {
         return errors;
@@ -62,7 +63,7 @@ pub(crate) fn update_status(served: &Served, object: &Map, old: &Map) -> ErrorLi
     if !lists.is_empty() && validate::inspect(&before, served.schema(), None).lists.is_empty() {
         errors.extend(lists);
     }
-    rules(served, object, Some(old), &mut errors);
+    rules(served, object, Some(old), warnings, &mut errors);
     errors
 }
 
@@ -114,7 +115,7 @@ fn scale_status(scale: Option<&Scale>, object: &Map, errors: &mut ErrorList) {
 }
 
 /// Rules are asked only about objects that are whole.
-fn rules(served: &Served, object: &Map, old: Option<&Map>, errors: &mut ErrorList) {
+fn rules(served: &Served, object: &Map, old: Option<&Map>, warnings: &mut Vec<String>, errors: &mut ErrorList) {
     let Some(rules) = served.rules() else { return };
     let blocks = |error: &Error| {
         matches!(
@@ -132,5 +133,5 @@ fn rules(served: &Served, object: &Map, old: Option<&Map>, errors: &mut ErrorLis
         errors.push(Error::invalid("<nil>", Value::Null, words));
         return;
     }
-    errors.extend(rules.check(object, old));
+    errors.extend(rules.check(object, old, warnings));
 }

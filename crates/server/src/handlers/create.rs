@@ -25,13 +25,10 @@ pub(crate) async fn create(call: &mut Call<'_>) -> Result<Response, Status> {
     SYSTEM_FIELDS.iter().for_each(|field| drop(metadata.remove(field)));
     call.check_namespace(&mut object)?;
     write::dedup_owners(call, &mut object, false);
-    managed::keep_clearing(&call.body, &mut object);
+    managed::keep_clearing(call, &mut object);
     managed::track(call, None, &mut object, &options.field_manager);
     let name = meta(&object, "name").to_owned();
-    if resource.as_custom().is_some_and(|served| served.definition().terminating) {
-        let words = "create not allowed while custom resource definition is terminating";
-        return Err(Status::forbidden(&resource.gvr.group_resource(), &name, words));
-    }
+    write::check_terminating(&resource, &name)?;
     call.admit(Admitted::create(&name, &mut object, options.dry_run))?;
     write::dedup_owners(call, &mut object, true);
     let written = write::store_new(call, object, options.dry_run, false).await?;

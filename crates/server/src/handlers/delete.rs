@@ -34,6 +34,8 @@ use crate::{
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
+const SYSTEM_PRIORITY_CLASSES: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
+
 /// How often a delete is tried again when others write the same object.
 const MAX_ATTEMPTS: usize = 100;
 
@@ -52,8 +54,12 @@ pub(crate) async fn delete(call: &mut Call<'_>) -> Result<Response, Status> {
     check_name(call.resource.namespaced, call.namespace(), &name)?;
     let resource = Arc::clone(&call.resource);
     warn(call, &options);
+    if resource.gvr.resource == *"priorityclasses" && SYSTEM_PRIORITY_CLASSES.contains(&&*name) {
+        let words = "this is a system priority class and cannot be deleted";
+        return Err(Status::forbidden(&resource.gvr.group_resource(), &name, words));
+    }
     let namespace = call.namespace().to_owned();
-    let deleted = delete_one(call, &namespace, &name, options.clone()).await?;
+    let deleted = delete_one(call, &namespace, &name, options.clone(), true).await?;
     let (json, code, gone) = match deleted {
         Deleted::Gone(json) => (json, 200, true),
         Deleted::Pending(json) => (json, if options.orphan_dependents == Some(false) { 202 } else { 200 }, false),
@@ -80,7 +86,7 @@ pub(crate) async fn delete_collection(call: &mut Call<'_>) -> Result<Response, S
     warn(call, &options);
     let (metadata, items) = find(call, &list).await?;
     for item in &items {
-        match delete_one(call, item.namespace(), item.name(), options.clone()).await {
+        match delete_one(call, item.namespace(), item.name(), options.clone(), true).await {
             Err(status) if !status.is_not_found() => return Err(status),
             _ => {}
         }
@@ -121,7 +127,7 @@ pub(crate) async fn remove(
     name: &str,
     options: DeleteOptions,
 ) -> Result<(), Status> {
-    delete_one(call, namespace, name, options).await.map(drop)
+    delete_one(call, namespace, name, options, false).await.map(drop)
 }
 
 async fn delete_one(
@@ -129,6 +135,7 @@ async fn delete_one(
     namespace: &str,
     name: &str,
     mut options: DeleteOptions,
+    admit: bool,
 ) -> Result<Deleted, Status> {
     let stored = call.stored()?;
     let mut marked = None;
@@ -140,8 +147,10 @@ async fn delete_one(
         };
         let Current { object: old, revision } = Current::of(call, &found)?;
         check_preconditions(call, &options, &old, name)?;
-        call.admit(Admitted::delete(name, &old, options.dry_run))?;
-        call.validate(Admitted::delete(name, &old, options.dry_run))?;
+        if admit {
+            call.admit(Admitted::delete(name, &old, options.dry_run))?;
+            call.validate(Admitted::delete(name, &old, options.dry_run))?;
+        }
         let key = stored.key(namespace, name);
         let step = next_step(&stored, &old, &options, call.now());
         let goes_on = matches!(step, Step::MarkAndRemove(_));

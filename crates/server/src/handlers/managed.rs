@@ -1,7 +1,7 @@
 //! Who owns which field: tracked with every write, and what server-side apply goes by.
 
 use capstan_api::{
-    GroupVersionKind, Map, Status, Time, Value, builtin, json,
+    GroupVersionKind, Map, Status, Time, Value, builtin, codec, json,
     managed_fields::{
         self, FieldManager, Filter, ManagedFieldsEntry, OneVersion, OtherVersions, PathElement, ScaleHandler,
     },
@@ -122,8 +122,18 @@ pub(crate) fn track_scale(
     write: impl FnOnce(&FieldManager<'_>, &Map, &mut Map) -> Result<(), Status>,
 ) -> Result<Vec<ManagedFieldsEntry>, Status> {
     let api_version = call.resource.gvk.api_version();
-    let path = [PathElement::field("spec"), PathElement::field("replicas")];
-    let mappings = [(&*api_version, Some(&path[..]))];
+    let path = |text: &str| text.split('.').map(PathElement::field).collect::<Vec<_>>();
+    // All versions of the object's kind, and where each has its replicas.
+    let versions: Vec<(String, Option<Vec<PathElement>>)> = match call.resource.as_custom() {
+        Some(served) => {
+            let definition = served.definition();
+            let of = |version: &str| format!("{}/{version}", call.resource.gvk.group);
+            let all = definition.versions.iter();
+            all.map(|v| (of(&v.name), v.scale.as_ref().map(|scale| path(&scale.spec_replicas)))).collect()
+        }
+        None => vec![(api_version.to_string(), Some(path("spec.replicas")))],
+    };
+    let mappings: Vec<_> = versions.iter().map(|(version, path)| (&**version, path.as_deref())).collect();
     let handler = ScaleHandler { mappings: &mappings, api_version: &api_version };
     let entries = managed_fields::read_entries(old).unwrap_or_default();
     let mut live = old_scale.clone();
@@ -157,12 +167,19 @@ pub(crate) fn apply(
 }
 
 /// An empty list of entries asks to forget them, and does not outlive decoding: it is put back.
-pub(crate) fn keep_clearing(body: &[u8], object: &mut Map) {
-    if memchr::memmem::find(body, b"managedFields").is_none() {
+pub(crate) fn keep_clearing(call: &Call<'_>, object: &mut Map) {
+    if memchr::memmem::find(&call.body, b"managedFields").is_none() {
         return;
     }
-    let asked = json::parse(body).ok();
-    if asked.as_ref().and_then(Value::as_object).is_some_and(managed_fields::asks_to_clear) {
+    let yaml = || codec::decode_strict(&call.body, codec::Format::Yaml).ok().map(|(sent, _)| sent);
+    if let Some(sent) = json::parse(&call.body).ok().or_else(yaml) {
+        keep_cleared(&sent, object);
+    }
+}
+
+/// The same, of what is to be decoded.
+pub(crate) fn keep_cleared(sent: &Value, object: &mut Map) {
+    if sent.as_object().is_some_and(managed_fields::asks_to_clear) {
         metadata_mut(object).insert("managedFields", Vec::<Value>::new());
     }
 }

@@ -19,6 +19,8 @@ pub(crate) mod pods;
 pub(crate) mod read;
 pub(crate) mod reviews;
 pub(crate) mod scale;
+#[cfg(test)]
+mod tests;
 pub(crate) mod token;
 pub(crate) mod update;
 pub(crate) mod watch;

@@ -290,7 +290,9 @@ pub(crate) fn apply(
     })?;
     strict.extend(decoded.strict);
     decode::strict(strict, validation, warnings).map_err(|errors| invalid(&errors))?;
-    Ok(decode::finish(decoded.value, gvk, schema))
+    let mut object = decode::finish(decoded.value, gvk, schema);
+    managed::keep_cleared(&patched, &mut object);
+    Ok(object)
 }
 
 /// A map as Go prints it.

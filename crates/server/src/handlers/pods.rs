@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use capstan_api::{
-    GroupResource, Map, Status, Value, builtin,
+    GroupResource, GroupVersionKind, Map, Status, Value, builtin,
     selector::LabelSelector,
-    status::{SUCCESS, StatusCause},
+    status::{FAILURE, SUCCESS, StatusCause},
 };
 use capstan_storage::Op;
 
@@ -28,10 +28,15 @@ use crate::{
 /// How often a pod or its budget is changed again when others do.
 const MAX_ATTEMPTS: usize = 100;
 
+/// The condition of a budget that says whether it allows disruptions.
+const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
+
 /// How many disrupted pods a budget remembers at most.
 const MAX_DISRUPTED_PODS: usize = 2000;
 
 const BUDGETS: GroupResource = GroupResource::from_static("policy", "poddisruptionbudgets");
+/// What a refusal calls a budget.
+const BUDGET: GroupResource = GroupResource::from_static("policy", "poddisruptionbudget");
 const PODS: GroupResource = GroupResource::from_static("", "pods");
 
 /// Reads and admits what is sent to a subresource that makes something.
@@ -41,8 +46,15 @@ pub(crate) fn sent(call: &mut Call<'_>, what: Option<&str>) -> Result<(Map, Writ
     let gvk = resource.subresource(&call.info.subresource).unwrap_or(&resource.gvk);
     let schema = builtin::schema(gvk).ok_or_else(|| Status::internal_error(format!("{gvk:?} has no schema")))?;
     let content_type = call.header(http::header::CONTENT_TYPE);
-    let mut object =
-        decode::object(&call.body, content_type, gvk, &schema, options.field_validation, &mut call.warnings)?;
+    let decoded = |gvk: &GroupVersionKind, warnings: &mut Vec<String>| {
+        decode::object(&call.body, content_type, gvk, &schema, options.field_validation, warnings)
+    };
+    // Evictions are the same in both versions that clients send.
+    let older = GroupVersionKind { version: "v1beta1".into(), ..gvk.clone() };
+    let mut object = match decoded(gvk, &mut call.warnings) {
+        Err(error) if gvk.kind == *"Eviction" => decoded(&older, &mut call.warnings).map_err(|_| error)?,
+        other => other?,
+    };
     super::call::ensure_namespace(&call.info.namespace, &mut object)?;
     let name = if call.info.name.is_empty() { meta(&object, "name").to_owned() } else { call.info.name.to_string() };
     call.admit(Admitted::create(&name, &mut object, options.dry_run))?;
@@ -72,7 +84,7 @@ pub(crate) async fn bind(call: &mut Call<'_>) -> Result<Response, Status> {
         wrong.push("target.name: Required value".to_owned());
     }
     if let Some(words) = crate::authorization::aggregate(&wrong) {
-        return Err(Status::internal_error(words));
+        return Err(Status { status: FAILURE, code: 500, message: words, ..Status::default() });
     }
     let stored = call.server.registry.stored(&PODS).cloned();
     let stored = stored.ok_or_else(|| Status::internal_error("pods are not stored"))?;
@@ -175,7 +187,7 @@ pub(crate) async fn evict(call: &mut Call<'_>) -> Result<Response, Status> {
         if budgets.len() > 1 {
             let message =
                 "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
-            let status = capstan_api::status::FAILURE;
+            let status = FAILURE;
             return Ok(form.status(&Status { status, message: message.to_owned(), code: 500, ..Status::default() }));
         }
         if let Some(budget) = budgets.pop() {
@@ -234,6 +246,27 @@ fn busy(causes: String, retry_after_seconds: i32) -> Status {
     status
 }
 
+/// Why a budget allows no disruption. When it could not be counted, its numbers say nothing.
+fn why_none(budget: &Map, name: &str) -> String {
+    let conditions = paths::items(budget, "status.conditions");
+    let condition = conditions.iter().find(|c| c.get("type").and_then(Value::as_str) == Some(DISRUPTION_ALLOWED));
+    let text = |key: &str| condition.and_then(|c| c.get(key)).and_then(Value::as_str).unwrap_or_default();
+    let (reason, message) = (text("reason"), text("message"));
+    let said = text("status") == "False" && !message.is_empty();
+    let (wanted, now) =
+        (paths::number(budget, "status.desiredHealthy"), paths::number(budget, "status.currentHealthy"));
+    let none = format!("The disruption budget {name} does not allow evicting pods currently");
+    if said && reason == "SyncFailed" {
+        format!("{none} because it failed sync: {message}")
+    } else if now <= wanted {
+        format!("The disruption budget {name} needs {wanted} healthy pods and has {now} currently")
+    } else if said {
+        format!("{none} ({reason}): {message}")
+    } else {
+        none
+    }
+}
+
 /// Takes one disruption out of a budget.
 async fn take_one(call: &Call<'_>, namespace: &str, pod: &str, name: &str, dry_run: bool) -> Result<(), Status> {
     let stored = call.server.registry.stored(&BUDGETS).cloned();
@@ -242,7 +275,7 @@ async fn take_one(call: &Call<'_>, namespace: &str, pod: &str, name: &str, dry_r
         let found = stored.cache.peek(namespace, name).ok_or_else(|| Status::not_found(&BUDGETS, name))?;
         let mut budget = parse(&found.json)?;
         let number = |path: &str| paths::number(&budget, path);
-        let forbidden = |words: String| Err(Status::forbidden(&BUDGETS, name, words));
+        let forbidden = |words: String| Err(Status::forbidden(&BUDGET, name, words));
         if number("status.observedGeneration") < number("metadata.generation") {
             return Err(busy(format!("The disruption budget {name} is still being processed by the server."), 10));
         }
@@ -257,17 +290,16 @@ async fn take_one(call: &Call<'_>, namespace: &str, pod: &str, name: &str, dry_r
             );
         }
         if allowed == 0 {
-            let (wanted, now) = (number("status.desiredHealthy"), number("status.currentHealthy"));
-            let words = format!("The disruption budget {name} needs {wanted} healthy pods and has {now} currently");
-            return Err(busy(words, 0));
+            return Err(busy(why_none(&budget, name), 0));
         }
         let mut disrupted = disrupted.cloned().unwrap_or_default();
         disrupted.insert(pod, call.now().to_string());
         paths::set(&mut budget, "status.disruptionsAllowed", allowed - 1);
         paths::set(&mut budget, "status.disruptedPods", disrupted);
         let observed = paths::number(&budget, "status.observedGeneration");
-        let (status, reason) = if allowed > 1 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
-        disruption_allowed(&mut budget, status, reason, observed, &call.now().to_string());
+        if allowed == 1 {
+            disruption_allowed(&mut budget, "False", "InsufficientPods", observed, &call.now().to_string());
+        }
         if dry_run {
             return Ok(());
         }
@@ -284,15 +316,14 @@ async fn take_one(call: &Call<'_>, namespace: &str, pod: &str, name: &str, dry_r
 
 /// Says whether a budget has disruptions left.
 fn disruption_allowed(budget: &mut Map, status: &str, reason: &str, observed: i64, now: &str) {
-    const TYPE: &str = "DisruptionAllowed";
     let mut conditions = paths::items(budget, "status.conditions").to_vec();
     let mut new = Map::new();
-    for (key, value) in [("type", TYPE), ("status", status), ("reason", reason), ("message", "")] {
+    for (key, value) in [("type", DISRUPTION_ALLOWED), ("status", status), ("reason", reason), ("message", "")] {
         new.insert(key, value);
     }
     new.insert("observedGeneration", observed);
     new.insert("lastTransitionTime", now);
-    let same = |old: &Value| old.get("type").and_then(Value::as_str) == Some(TYPE);
+    let same = |old: &Value| old.get("type").and_then(Value::as_str) == Some(DISRUPTION_ALLOWED);
     match conditions.iter_mut().find(|old| same(old)) {
         None => conditions.push(new.into()),
         Some(old) => {

@@ -1,13 +1,13 @@
 //! GET and LIST.
 
-use std::num::NonZeroUsize;
+use std::{num::NonZeroUsize, sync::Arc};
 
 use capstan_api::{Status, Str, object::ListMeta, selector::FieldSelector};
 use capstan_storage::Revision;
 
 use super::{call::Call, form::in_version};
 use crate::{
-    cache::{CacheError, ListQuery, ReadAt},
+    cache::{CacheError, ListQuery, Object, ReadAt},
     http::Response,
     registry::{Resource, Stored, live::cache_status},
     request::{ContinueToken, GetOptions, ListOptions, info::check_name, resource_version::parse_resource_version},
@@ -16,12 +16,18 @@ use crate::{
 /// One object.
 pub(crate) async fn get(call: &mut Call<'_>) -> Result<Response, Status> {
     let form = call.form()?;
-    let stored = call.stored()?;
     let export = call.query.get("export").filter(|export| !export.is_empty());
     if export.is_some_and(|export| !matches!(export, "0" | "f" | "F" | "false" | "FALSE" | "False")) {
         return Err(Status::bad_request("the export parameter, deprecated since v1.14, is no longer supported"));
     }
     check_name(call.resource.namespaced, call.namespace(), &call.info.name)?;
+    let object = read_one(call).await?;
+    form.object(&call.resource, 200, in_version(&call.resource, &object)?, call.now())
+}
+
+/// The object that the request names, as new as it asks.
+pub(crate) async fn read_one(call: &Call<'_>) -> Result<Arc<Object>, Status> {
+    let stored = call.stored()?;
     let options = GetOptions::parse(call.query);
     let at = match &*options.resource_version {
         "" => ReadAt::Consistent,
@@ -33,8 +39,7 @@ pub(crate) async fn get(call: &mut Call<'_>) -> Result<Response, Status> {
     };
     let found =
         stored.cache.get(call.namespace(), &call.info.name, at).await.map_err(|error| refused(&stored, error))?;
-    let object = found.object.ok_or_else(|| not_found(&call.resource, &call.info.name))?;
-    form.object(&call.resource, 200, in_version(&call.resource, &object)?, call.now())
+    found.object.ok_or_else(|| not_found(&call.resource, &call.info.name))
 }
 
 /// Many objects.
@@ -64,10 +69,7 @@ fn resolve_fields(resource: &Resource, selector: &FieldSelector) -> Result<Field
 }
 
 /// The objects that a list asks for, and the metadata of their list.
-pub(crate) async fn find(
-    call: &Call<'_>,
-    options: &ListOptions,
-) -> Result<(ListMeta, Vec<std::sync::Arc<crate::cache::Object>>), Status> {
+pub(crate) async fn find(call: &Call<'_>, options: &ListOptions) -> Result<(ListMeta, Vec<Arc<Object>>), Status> {
     let stored = call.stored()?;
     let start = options.start()?;
     let at = match (start.revision, start.not_older_than, &*options.resource_version) {

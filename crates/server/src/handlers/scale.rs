@@ -13,7 +13,7 @@ use capstan_api::{
 use super::{
     call::{Admitted, Call, ensure_namespace, meta},
     decode, managed, patch,
-    read::not_found,
+    read::{not_found, read_one},
     update::check_object_name,
     write::{self, Change, Current},
 };
@@ -29,13 +29,22 @@ use crate::{
 
 pub(crate) const SCALE: GroupVersionKind = GroupVersionKind::from_static("autoscaling", "v1", "Scale");
 
+/// What a custom resource has that does not say how many replicas it wants.
+const NO_REPLICAS: i64 = i32::MIN as i64;
+
 fn schema() -> Result<Schema, Status> {
     builtin::schema(&SCALE).ok_or_else(|| Status::internal_error("Scale has no schema"))
 }
 
 fn read(resource: &Resource, object: &Map) -> Result<Map, Status> {
     match paths_of(resource) {
-        Some(paths) => custom::scale::read(paths, object).map(|(scale, _)| scale).map_err(Status::bad_request),
+        Some(paths) => {
+            let (mut scale, found) = custom::scale::read(paths, object).map_err(Status::bad_request)?;
+            if !found {
+                paths::set(&mut scale, "spec.replicas", NO_REPLICAS);
+            }
+            Ok(scale)
+        }
         None => scale::read(object).map_err(Status::bad_request),
     }
 }
@@ -49,16 +58,15 @@ fn paths_of(resource: &Resource) -> Option<&custom::Scale> {
 pub(crate) async fn dispatch(call: &mut Call<'_>, verb: &str) -> Result<Response, Status> {
     check_name(call.resource.namespaced, call.namespace(), &call.info.name)?;
     match verb {
-        "get" => get(call),
+        "get" => get(call).await,
         "update" => update(call).await,
         _ => patch(call).await,
     }
 }
 
-fn get(call: &Call<'_>) -> Result<Response, Status> {
+async fn get(call: &Call<'_>) -> Result<Response, Status> {
     let form = call.form()?;
-    let found = call.stored()?.cache.peek(call.namespace(), &call.info.name);
-    let found = found.ok_or_else(|| not_found(&call.resource, &call.info.name))?;
+    let found = read_one(call).await?;
     let object = Current::of(call, &found)?.object;
     let scale = match paths_of(&call.resource) {
         Some(paths) => custom::scale::get(paths, &object)?,
@@ -179,6 +187,10 @@ fn scaled(call: &mut Call<'_>, mut sent: Map, old: Option<&Map>, dry_run: bool, 
     })?;
     let replicas = paths::number(&sent, "spec.replicas");
     let custom = paths_of(&call.resource).is_some();
+    if let Some(paths) = paths_of(&call.resource).filter(|_| replicas == NO_REPLICAS) {
+        let path = capstan_api::go::quote(&format!(".{}", paths.spec_replicas));
+        return Err(Status::bad_request(format!("the spec replicas field {path} cannot be empty")));
+    }
     if replicas < 0 && !custom {
         let path = Path::new("spec");
         let words = "must be greater than or equal to 0";

@@ -26,7 +26,7 @@ pub(crate) async fn update(call: &mut Call<'_>) -> Result<Response, Status> {
     check_object_name(&object, &name)?;
     check_name(call.resource.namespaced, call.namespace(), &name)?;
     write::dedup_owners(call, &mut object, false);
-    managed::keep_clearing(&call.body, &mut object);
+    managed::keep_clearing(call, &mut object);
     let mut make = |call: &mut Call<'_>, old: Option<&Map>| {
         let mut object = object.clone();
         managed::track(call, old, &mut object, &options.field_manager);
@@ -52,6 +52,9 @@ pub(crate) fn admitted(
     name: &str,
     dry_run: bool,
 ) -> Result<Map, Status> {
+    if old.is_none() {
+        write::check_terminating(&call.resource, name)?;
+    }
     let operation = if old.is_some() { Operation::Update } else { Operation::Create };
     call.admit(Admitted { operation, name, object: Some(&mut object), old, dry_run, kind: None })?;
     write::dedup_owners(call, &mut object, true);

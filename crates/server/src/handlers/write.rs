@@ -26,6 +26,7 @@ use crate::{
 };
 
 const IP_ADDRESSES: GroupResource = GroupResource::from_static("networking.k8s.io", "ipaddresses");
+const ENDPOINTS: GroupResource = GroupResource::from_static("", "endpoints");
 const QUOTAS: GroupResource = GroupResource::from_static("", "resourcequotas");
 
 /// How often a write is tried again when others write the same object.
@@ -121,7 +122,8 @@ pub(crate) async fn store_new(
     by_update: bool,
 ) -> Result<Written, Status> {
     let stored = call.stored()?;
-    let generated = meta(&object, "name").is_empty() && !meta(&object, "generateName").is_empty();
+    let beginning = !meta(&object, "generateName").is_empty();
+    let generated = beginning && meta(&object, "name").is_empty();
     let group_resource = call.resource.gvr.group_resource();
     let version = meta(&object, "resourceVersion").to_owned();
     for attempt in 1.. {
@@ -134,10 +136,11 @@ pub(crate) async fn store_new(
         let name = meta(&object, "name").to_owned();
         let namespace = call.namespace();
         let exists = || {
-            if generated {
-                return Status::generate_name_conflict(&group_resource, &name, 1);
-            }
-            let mut status = Status::already_exists(&group_resource, &name);
+            // Whoever gives both names is told the same as who gives only the beginning.
+            let mut status = match beginning {
+                true => Status::generate_name_conflict(&group_resource, &name, 1),
+                false => Status::already_exists(&group_resource, &name),
+            };
             let there = stored.cache.peek(namespace, &name);
             if there.is_some_and(|there| there.deletion_timestamp.is_some()) {
                 status.message = format!("object is being deleted: {}", status.message);
@@ -241,10 +244,19 @@ impl Effects {
 
     /// What is given back with an object that is deleted.
     pub(crate) fn released(server: &Inner, stored: &registry::Stored, old: &Map, gone: bool) -> Self {
-        if gone && is_service(stored) {
-            return Effects::allocated(server, server.allocator.release(old));
+        if !gone || !is_service(stored) {
+            return Effects::default();
         }
-        Effects::default()
+        let mut effects = Effects::allocated(server, server.allocator.release(old));
+        // Another service of this name must not be found at the places of the old one.
+        let (namespace, name) = (meta(old, "namespace"), meta(old, "name"));
+        if let Some(endpoints) = server.registry.stored(&ENDPOINTS).cloned()
+            && let Some(found) = endpoints.cache.peek(namespace, name)
+        {
+            let op = Op::delete(endpoints.key(namespace, name)).expecting(found.revision);
+            effects.add(&endpoints, op);
+        }
+        effects
     }
 
     /// What quotas count with this write.
@@ -328,6 +340,15 @@ fn requested_by(object: &mut Map, user: &UserInfo) {
     registry::set_requester(object, &requester);
 }
 
+/// Nothing new comes of a kind that goes.
+pub(crate) fn check_terminating(resource: &registry::Resource, name: &str) -> Result<(), Status> {
+    if resource.as_custom().is_some_and(|served| served.definition().terminating) {
+        let words = "create not allowed while custom resource definition is terminating";
+        return Err(Status::forbidden(&resource.gvr.group_resource(), name, words));
+    }
+    Ok(())
+}
+
 /// Nobody gives more than they have.
 fn check_escalation(call: &Call<'_>, object: &Map, old: Option<&Map>) -> Result<(), Status> {
     let gvr = &call.resource.gvr;
@@ -335,8 +356,8 @@ fn check_escalation(call: &Call<'_>, object: &Map, old: Option<&Map>) -> Result<
         return Ok(());
     }
     let Some(kind) = rbac::RbacKind::from_kind(&call.resource.gvk.kind) else { return Ok(()) };
-    let name = meta(object, "name");
-    let attributes = call.attributes(&call.info.verb, name);
+    // A name that is only in the body is not what somebody was let escalate.
+    let attributes = call.attributes(&call.info.verb, &call.info.name);
     let (object, old) = (Value::Object(object.clone()), old.cloned().map(Value::Object));
     let snapshot = call.server.rbac.snapshot();
     let authorizer = &*call.server.authorizer;
@@ -410,8 +431,8 @@ pub(crate) async fn change(call: &mut Call<'_>, change: Change<'_>) -> Result<Wr
         registry::prepare_for_update(strategy, subresource, &mut new, &old, now);
         metadata_mut(&mut new).insert("resourceVersion", old_revision.to_string());
         let errors = match (resource.as_custom(), subresource) {
-            (Some(served), "status") => custom::validate::update_status(served, &new, &old),
-            (Some(served), _) => custom::validate::update(served, &new, &old),
+            (Some(served), "status") => custom::validate::update_status(served, &new, &old, &mut call.warnings),
+            (Some(served), _) => custom::validate::update(served, &new, &old, &mut call.warnings),
             (None, "") => validation::validate_update(&resource.gvk, &new, &old),
             (None, _) => {
                 let own = validation::validate_subresource_update(&resource.gvk, subresource, &new, &old);

@@ -13,6 +13,7 @@ mod walk;
 use super::{NodeRef, Schema};
 use crate::{Value, field::ErrorList};
 use ratchet::Ratchet;
+pub use ratchet::is_same;
 use walk::Walker;
 
 /// What is looked at.

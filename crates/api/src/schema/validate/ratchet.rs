@@ -37,10 +37,10 @@ impl<'a> Ratchet<'a> {
                 Segment::Index(index) => self.element(node, new, old, *index),
             };
             // What cannot be told apart is as it was if all around it is.
-            let Some(((next_node, next_new), next_old)) = step else { return new == old };
+            let Some(((next_node, next_new), next_old)) = step else { return is_same(node, new, old) };
             (node, new, old) = (next_node, next_new, next_old);
         }
-        new == old
+        is_same(node, new, old)
     }
 
     fn element(
@@ -62,6 +62,30 @@ impl<'a> Ratchet<'a> {
             old.iter().find(|old| same_keys(new, old, keys))
         });
         found.map(|old| ((child, new), old))
+    }
+}
+
+/// Whether a value of this schema is what it was. Lists that are maps may have been put in another order; an object
+/// with a field that the schema does not know counts as changed.
+#[must_use]
+pub fn is_same(node: NodeRef<'_>, new: &Value, old: &Value) -> bool {
+    match (new, old) {
+        (Value::Object(new), Value::Object(old)) => {
+            new.len() == old.len()
+                && new.iter().all(|(name, new)| match (child(node, name), old.get(name)) {
+                    (Some(node), Some(old)) => is_same(node, new, old),
+                    _ => false,
+                })
+        }
+        (Value::Array(new), Value::Array(old)) => match node.items() {
+            Some(items) if node.list_type() == ListType::Map && new.len() * old.len() <= MAX_LOOKUPS => {
+                let keys = node.list_map_keys();
+                let found = |new: &Value| old.iter().find(|old| same_keys(new, old, keys));
+                new.len() == old.len() && new.iter().all(|new| found(new).is_some_and(|old| is_same(items, new, old)))
+            }
+            _ => new == old,
+        },
+        _ => new == old,
     }
 }
 

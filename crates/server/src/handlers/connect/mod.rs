@@ -24,6 +24,14 @@ const MAX_REASON: usize = 50 * 1024;
 
 /// Answers with what is at the other end.
 pub(crate) async fn connect(call: &mut Call<'_>, subresource: &str) -> Result<Response, Status> {
+    // Over WebSockets it is a GET, which those may send who may only look.
+    if matches!(subresource, "exec" | "attach" | "portforward") && call.info.verb != *"create" {
+        let decision = call.server.authorizer.authorize(&call.attributes("create", &call.info.name));
+        if !decision.is_allowed() {
+            let pods = call.resource.gvr.group_resource();
+            return Err(Status::forbidden(&pods, &call.info.name, decision.reason()));
+        }
+    }
     let route = location::find(call, subresource)?;
     let location = match route {
         Route::Nothing => return Ok(answer(StatusCode::NO_CONTENT)),
