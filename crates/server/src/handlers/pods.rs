@@ -12,7 +12,7 @@ use capstan_storage::Op;
 use super::{
     call::{Admitted, Call, meta, metadata_mut},
     condition::wrong_object,
-    decode, delete,
+    decode, delete, managed,
     write::Current,
 };
 use crate::{
@@ -292,7 +292,7 @@ async fn take_one(call: &Call<'_>, namespace: &str, pod: &str, name: &str, dry_r
         if allowed == 0 {
             return Err(busy(why_none(&budget, name), 0));
         }
-        let mut disrupted = disrupted.cloned().unwrap_or_default();
+        let (old, mut disrupted) = (budget.clone(), disrupted.cloned().unwrap_or_default());
         disrupted.insert(pod, call.now().to_string());
         paths::set(&mut budget, "status.disruptionsAllowed", allowed - 1);
         paths::set(&mut budget, "status.disruptedPods", disrupted);
@@ -303,6 +303,7 @@ async fn take_one(call: &Call<'_>, namespace: &str, pod: &str, name: &str, dry_r
         if dry_run {
             return Ok(());
         }
+        managed::track_own(&stored, "status", Some(&old), &mut budget, call.now());
         metadata_mut(&mut budget).remove("resourceVersion");
         let op = Op::update(stored.key(namespace, name), encode(&budget), found.revision);
         match call.server.registry.commit(vec![op], &[&stored]).await {
