@@ -9,7 +9,7 @@ use capstan_storage::{Op, Revision};
 use super::{
     call::{Admitted, Call, meta, metadata_mut},
     condition::{check_uid, check_version, modified, parse_version},
-    devices, from_storage, to_storage,
+    devices, from_storage, managed, to_storage,
 };
 use crate::{
     admission::resource_quota,
@@ -272,6 +272,9 @@ impl Effects {
         for update in call.reserve(write, &quotas)? {
             let Some(stored) = call.server.registry.stored(&QUOTAS).cloned() else { continue };
             let mut quota = update.quota;
+            let old = quotas.iter().find(|old| old.revision == update.revision);
+            let old = old.map(|old| parse(&old.json)).transpose()?;
+            managed::track_own(&stored, "status", old.as_ref(), &mut quota, call.now());
             metadata_mut(&mut quota).remove("resourceVersion");
             let key = stored.key(&namespace, meta(&quota, "name"));
             self.add(&stored, Op::update(key, encode(&quota), update.revision));
