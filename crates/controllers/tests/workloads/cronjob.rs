@@ -63,6 +63,53 @@ async fn a_day() {
 }
 
 #[tokio::test]
+async fn what_cannot_be_cleaned_up_does_not_stop_the_clock() {
+    let cluster = Cluster::start(&["cronjob-controller", "job-controller"]).await;
+    let limits = "successfulJobsHistoryLimit: 0, failedJobsHistoryLimit: 1,";
+    cluster.create::<CronJob>(&cron("@hourly", limits)).await;
+    cluster.settle().await;
+    cluster.refuse(http::Method::DELETE, "/jobs/");
+    for hour in 1..=3 {
+        cluster.clock.advance(Duration::from_secs(3600));
+        cluster.until("the next Job is there", || async { names(&cluster).await.len() == hour }).await;
+        cluster.until("its pod is there", || async { cluster.list::<Pod>().await.len() == hour }).await;
+        let pods = cluster.list::<Pod>().await;
+        let pending = |pod: &&Pod| pod.status.as_ref().unwrap().phase.as_deref() == Some("Pending");
+        end(&cluster, pods.iter().find(pending).unwrap(), 0).await;
+        cluster.until_object("tick", |cron: &CronJob| cron.status.as_ref().is_some_and(|s| s.active.is_none())).await;
+    }
+    let told = cluster.told().await;
+    assert!(told.iter().any(|(reason, message)| reason == "FailedDelete" && message.starts_with("Deleted job: ")));
+    assert!(cluster.get::<CronJob>("tick").await.status.unwrap().last_successful_time.is_some());
+    cluster.relent();
+    cluster.clock.advance(Duration::from_secs(3600));
+    cluster.until("all but the newest are gone", || async { names(&cluster).await.len() == 1 }).await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_replaced_is_in_the_way() {
+    let cluster = Cluster::start(&["cronjob-controller"]).await;
+    cluster.create::<CronJob>(&cron("@hourly", "concurrencyPolicy: Replace,")).await;
+    cluster.settle().await;
+    cluster.clock.advance(Duration::from_secs(3600));
+    cluster.until("the first is there", || async { names(&cluster).await.len() == 1 }).await;
+    cluster.settle().await;
+    let before = (names(&cluster).await, cluster.get::<CronJob>("tick").await.status);
+    cluster.refuse(http::Method::DELETE, "/jobs/");
+    cluster.clock.advance(Duration::from_secs(3600));
+    cluster.until("it is told", || cluster.is_told("FailedDelete")).await;
+    assert_eq!((names(&cluster).await, cluster.get::<CronJob>("tick").await.status), before);
+    cluster.relent();
+    cluster.clock.advance(Duration::from_secs(60));
+    cluster
+        .until("it is replaced", || async {
+            let names = names(&cluster).await;
+            names.len() == 1 && names != before.0
+        })
+        .await;
+}
+
+#[tokio::test]
 async fn one_at_a_time() {
     // Whoever takes longer than an hour: is let, is in the way, is replaced.
     for (policy, expected) in [("Allow", 3), ("Forbid", 1), ("Replace", 1)] {
