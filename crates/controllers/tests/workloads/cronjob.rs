@@ -162,3 +162,58 @@ async fn gone_after_a_while() {
     // Nobody collects garbage here: it is marked, and waits for its pods.
     cluster.until_object("work", |job: &Job| job.metadata.deletion_timestamp.is_some()).await;
 }
+
+#[tokio::test]
+async fn too_late_is_never() {
+    let mut cluster = Cluster::start(&["cronjob-controller"]).await;
+    cluster.create::<CronJob>(&cron("@hourly", "startingDeadlineSeconds: 60,")).await;
+    cluster.settle().await;
+    cluster.stop_manager().await;
+    cluster.clock.advance(Duration::from_secs(3600 + 300));
+    cluster.start_manager(u64::MAX);
+    cluster.settle().await;
+    assert_eq!(names(&cluster).await.len(), 0, "five minutes after its time");
+    cluster.stop_manager().await;
+    cluster.clock.advance(Duration::from_secs(3300 + 30));
+    cluster.start_manager(u64::MAX);
+    cluster.until("half a minute is in time", || async { names(&cluster).await.len() == 1 }).await;
+}
+
+#[tokio::test]
+async fn nine_in_the_morning_is_not_the_same_everywhere() {
+    let cluster = Cluster::start(&["cronjob-controller"]).await;
+    cluster.create::<CronJob>(&cron("0 9 * * *", "timeZone: Europe/Berlin,")).await;
+    cluster.settle().await;
+    cluster.clock.advance(Duration::from_secs(21 * 3600));
+    cluster.settle().await;
+    assert_eq!(names(&cluster).await.len(), 0);
+    cluster.clock.advance(Duration::from_secs(3600 + 1));
+    cluster.until("it is time", || async { names(&cluster).await.len() == 1 }).await;
+    let annotations = cluster.list::<Job>().await[0].metadata.annotations.clone().unwrap();
+    assert_eq!(annotations["batch.kubernetes.io/cronjob-scheduled-timestamp"], "2026-03-03T09:00:00+01:00");
+    let cron = cluster.until_object("tick", |cron: &CronJob| cron.status.as_ref().unwrap().active.is_some()).await;
+    assert_eq!(cron.status.unwrap().last_schedule_time.unwrap().0.to_string(), "2026-03-03T08:00:00Z");
+}
+
+#[tokio::test]
+async fn failures_are_kept_apart() {
+    let cluster = Cluster::start(&["cronjob-controller", "job-controller"]).await;
+    let failing =
+        cron("@hourly", "failedJobsHistoryLimit: 1,").replace("{spec: {template", "{spec: {backoffLimit: 0, template");
+    cluster.create::<CronJob>(&failing).await;
+    cluster.settle().await;
+    for (hour, code) in [(1, 0), (2, 1), (3, 1), (4, 0)] {
+        cluster.clock.advance(Duration::from_secs(3600));
+        let pending = async || {
+            let pods = cluster.list::<Pod>().await;
+            pods.into_iter().find(|pod| pod.status.as_ref().unwrap().phase.as_deref() == Some("Pending"))
+        };
+        cluster.until("its pod is there", || async { pending().await.is_some() }).await;
+        end(&cluster, &pending().await.unwrap(), code).await;
+        cluster.until_object("tick", |cron: &CronJob| cron.status.as_ref().is_some_and(|s| s.active.is_none())).await;
+        cluster.settle().await;
+        assert_eq!(names(&cluster).await.len(), [1, 2, 2, 3][hour - 1], "after {hour} hours");
+    }
+    let told = cluster.told().await;
+    assert!(told.iter().any(|(reason, message)| reason == "SawCompletedJob" && message.ends_with("condition: Failed")));
+}

@@ -333,3 +333,79 @@ async fn a_quota_that_is_used_up_is_told_and_costs_little() {
     cluster.clock.advance(Duration::from_secs(1_000));
     cluster.until_object("web", is_done).await;
 }
+
+#[tokio::test]
+async fn a_replica_set_that_cannot_be_made_is_told_of() {
+    let cluster = Cluster::start(&LOOPS).await;
+    let _node = cluster.play_node();
+    cluster.refuse(http::Method::POST, "/replicasets");
+    cluster.create::<Deployment>(&web(1, "one", "")).await;
+    let failed = cluster
+        .until_object("web", |deployment: &Deployment| reason(deployment, "Progressing") == "ReplicaSetCreateError")
+        .await;
+    let failure = condition(&failed, "Progressing").unwrap();
+    let message = failure.message.clone().unwrap();
+    assert_eq!(failure.status, "False");
+    assert!(message.starts_with("Failed to create new replica set \"web-"), "{message}");
+    cluster.until("it is told", || cluster.is_told("ReplicaSetCreateError")).await;
+    assert!(cluster.told().await.contains(&("ReplicaSetCreateError".to_owned(), message)));
+    cluster.relent();
+    cluster.clock.advance(Duration::from_secs(60));
+    cluster.until_object("web", is_done).await;
+}
+
+#[tokio::test]
+async fn a_name_that_is_taken_makes_another() {
+    let first = Cluster::start(&LOOPS).await;
+    first.create::<Deployment>(&web(1, "one", "")).await;
+    first.until("its ReplicaSet is there", || async { first.list::<ReplicaSet>().await.len() == 1 }).await;
+    let taken = first.list::<ReplicaSet>().await[0].metadata.name.clone().unwrap();
+
+    let cluster = Cluster::start(&LOOPS).await;
+    let _node = cluster.play_node();
+    cluster
+        .create::<ReplicaSet>(&format!(
+            "{{apiVersion: apps/v1, kind: ReplicaSet, metadata: {{name: {taken}}},
+               spec: {{replicas: 0, selector: {{matchLabels: {{app: other}}}},
+               template: {{metadata: {{labels: {{app: other}}}}, spec: {{containers: [{{name: c, image: i}}]}}}}}}}}"
+        ))
+        .await;
+    cluster.create::<Deployment>(&web(1, "one", "")).await;
+    let done = cluster.until_object("web", is_done).await;
+    assert_eq!(done.status.unwrap().collision_count, Some(1));
+    let names = cluster.list::<ReplicaSet>().await.into_iter().filter_map(|set| set.metadata.name);
+    assert_eq!(names.filter(|name| name.starts_with("web-") && *name != taken).count(), 1);
+}
+
+#[tokio::test]
+async fn ready_for_long_enough() {
+    let cluster = Cluster::start(&LOOPS).await;
+    let _node = cluster.play_node();
+    let careful = "minReadySeconds: 30, strategy: {rollingUpdate: {maxSurge: 1, maxUnavailable: 0}},";
+    cluster.create::<Deployment>(&web(2, "one", careful)).await;
+    let ready = |count| {
+        move |deployment: &Deployment| {
+            let status = deployment.status.clone().unwrap_or_default();
+            status.ready_replicas == Some(count) && status.observed_generation == deployment.metadata.generation
+        }
+    };
+    let waiting = cluster.until_object("web", ready(2)).await;
+    assert_eq!(waiting.status.unwrap().available_replicas, None);
+    cluster.clock.advance(Duration::from_secs(20));
+    cluster.settle().await;
+    assert_eq!(reason(&cluster.get("web").await, "Available"), "MinimumReplicasUnavailable");
+    cluster.clock.advance(Duration::from_secs(11));
+    cluster.until_object("web", is_done).await;
+    // None of the old ones goes before a new one is available.
+    set_image(&cluster, "two").await;
+    cluster.until_object("web", ready(3)).await;
+    cluster.clock.advance(Duration::from_secs(20));
+    cluster.settle().await;
+    assert_eq!(sizes(&cluster).await, of(&[("1", 2), ("2", 1)]));
+    for _ in 0..2 {
+        cluster.clock.advance(Duration::from_secs(31));
+        cluster.settle().await;
+    }
+    cluster.until_object("web", is_done).await;
+    assert_eq!(sizes(&cluster).await, of(&[("1", 0), ("2", 2)]));
+}

@@ -206,3 +206,34 @@ async fn volumes_that_are_not_as_they_must_be_are_told_of() {
     assert!(!cluster.is_told("SuccessfulUpdate").await);
     assert_eq!(claims(&cluster).await[0].0, "data-web-0");
 }
+
+#[tokio::test]
+async fn replaced_only_when_deleted_and_revisions_that_are_kept() {
+    let cluster = Cluster::start(&["statefulset-controller"]).await;
+    let _node = cluster.play_node();
+    cluster.create::<StatefulSet>(&web("updateStrategy: {type: OnDelete}, revisionHistoryLimit: 1,")).await;
+    cluster.until_object("web", is_done).await;
+    let set_image = async |image: &str| {
+        cluster
+            .change::<StatefulSet>("web", |set| {
+                let spec = set.spec.as_mut().unwrap().template.spec.as_mut().unwrap();
+                spec.containers[0].image = Some(image.to_owned());
+            })
+            .await;
+        cluster.settle().await;
+    };
+    set_image("two").await;
+    assert_eq!(pods(&cluster).await, ["web-0 one", "web-1 one", "web-2 one"]);
+    cluster.api::<Pod>().delete("web-1", &DeleteOptions::default()).await.unwrap();
+    cluster.until("it is replaced", || async { pods(&cluster).await == ["web-0 one", "web-1 two", "web-2 one"] }).await;
+    cluster.settle().await;
+    let status = cluster.get::<StatefulSet>("web").await.status.unwrap();
+    assert_eq!((status.current_replicas, status.updated_replicas), (Some(2), Some(1)));
+    // Those that pods are of are kept, and of the others the newest.
+    for image in ["three", "four", "five"] {
+        set_image(image).await;
+    }
+    let mut numbers: Vec<i64> = cluster.list::<ControllerRevision>().await.iter().map(|r| r.revision).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, [1, 2, 4, 5]);
+}
