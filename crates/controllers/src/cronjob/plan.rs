@@ -296,3 +296,29 @@ fn job_for(cron: &CronJob, due: Timestamp) -> Job {
         status: None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is told of a CronJob since two in the night, at three.
+    fn told(spec: serde_json::Value) -> Vec<(&'static str, String)> {
+        let mut text = serde_json::json!({"metadata": {"name": "tick", "creationTimestamp": "2026-01-01T02:00:00Z"},
+            "spec": {"jobTemplate": {}}});
+        text["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        let cron: CronJob = serde_json::from_value(text).unwrap();
+        let plan = plan(&cron, CronJobStatus::default(), &[], "2026-01-01T03:00:00Z".parse().unwrap());
+        assert!(plan.create.is_none() && plan.again.is_none(), "nothing is done until it changes");
+        plan.tell.into_iter().map(|told| (told.reason, told.message)).collect()
+    }
+
+    #[test]
+    fn what_the_server_should_not_have_let_through() {
+        let found = told(serde_json::json!({"schedule": "nonsense"}));
+        let message = "unparseable schedule: \"nonsense\" : expected exactly 5 fields, found 1: [nonsense]";
+        assert_eq!(found, [("UnparseableSchedule", message.to_owned())]);
+        let found = told(serde_json::json!({"schedule": "@hourly", "timeZone": "Mars/Olympus"}));
+        let message = "invalid timeZone: \"Mars/Olympus\": unknown time zone Mars/Olympus";
+        assert_eq!(found, [("UnknownTimeZone", message.to_owned())]);
+    }
+}

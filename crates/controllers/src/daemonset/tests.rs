@@ -12,7 +12,7 @@ use crate::{
     pods::testing::{pod, start},
 };
 
-/// A set with a limit on nodes that may have two pods and one on nodes that may have none; without any it is `OnDelete`.
+/// A set with a limit on nodes that may have two pods and one on nodes that may have none; `OnDelete` without.
 fn set(limits: &str) -> DaemonSet {
     let number = |text: &str| text.parse::<i32>().map_or_else(|_| json!(text), |number| json!(number));
     let strategy = match limits.split_once(' ') {

@@ -35,7 +35,7 @@ pub(crate) async fn end(cluster: &Cluster, pod: &Pod, code: i32) {
 }
 
 /// Those that have not ended.
-async fn alive(cluster: &Cluster) -> Vec<Pod> {
+pub(crate) async fn alive(cluster: &Cluster) -> Vec<Pod> {
     let pods = cluster.list::<Pod>().await;
     let alive = |pod: &Pod| {
         let phase = pod.status.as_ref().and_then(|status| status.phase.clone()).unwrap_or_default();
@@ -44,21 +44,21 @@ async fn alive(cluster: &Cluster) -> Vec<Pod> {
     pods.into_iter().filter(alive).collect()
 }
 
-async fn until_alive(cluster: &Cluster, count: usize) -> Vec<Pod> {
+pub(crate) async fn until_alive(cluster: &Cluster, count: usize) -> Vec<Pod> {
     cluster.until(&format!("{count} pods are alive"), || async { alive(cluster).await.len() == count }).await;
     alive(cluster).await
 }
 
-fn conditions(job: &Job) -> Vec<(String, String)> {
+pub(crate) fn conditions(job: &Job) -> Vec<(String, String)> {
     let conditions = job.status.iter().flat_map(|status| status.conditions.iter().flatten());
     conditions.map(|c| (c.type_.clone(), c.reason.clone().unwrap_or_default())).collect()
 }
 
-fn has(job: &Job, kind: &str) -> bool {
+pub(crate) fn has(job: &Job, kind: &str) -> bool {
     conditions(job).iter().any(|(found, _)| found == kind)
 }
 
-fn index(pod: &Pod) -> &str {
+pub(crate) fn index(pod: &Pod) -> &str {
     &pod.metadata.annotations.as_ref().unwrap()["batch.kubernetes.io/job-completion-index"]
 }
 
