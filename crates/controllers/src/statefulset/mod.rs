@@ -110,7 +110,7 @@ impl PodControl {
                     Ok(created) => {
                         self.expectations.created(key, &created);
                         self.tell("Create", set, &created, None);
-                        self.set_retention(key, set, &created).await
+                        self.set_retention(key, set, &created, true).await
                     }
                     Err(error) if error.is_already_exists() => Err(error),
                     Err(error) => {
@@ -121,9 +121,9 @@ impl PodControl {
             }
             Step::Claims(pod) => {
                 self.create_claims(key, set, pod).await?;
-                self.set_retention(key, set, pod).await
+                self.set_retention(key, set, pod, true).await
             }
-            Step::Retention(pod) => self.set_retention(key, set, pod).await,
+            Step::Retention(pod) => self.set_retention(key, set, pod, false).await,
             Step::Update(pod) => {
                 let updated = async {
                     self.create_claims(key, set, pod).await?;
@@ -188,16 +188,33 @@ impl PodControl {
         Ok(())
     }
 
-    async fn set_retention(&self, key: &Key, set: &StatefulSet, pod: &Pod) -> Result<(), Error> {
+    /// Has the claims of a pod go with whom they shall. `is_new` if the pod is, or waits for them: then it is told of
+    /// those that somebody else controls; later only when there is something to mend.
+    async fn set_retention(&self, key: &Key, set: &StatefulSet, pod: &Pod, is_new: bool) -> Result<(), Error> {
         let Some(ordinal) = pods::ordinal(set, pod) else { return Ok(()) };
         let api = Api::<PersistentVolumeClaim>::namespaced(&self.context.client, key.namespace());
         for (_, claim) in pods::claims(set, ordinal) {
             let there = self.claims.lister().namespace(key.namespace()).get(claim.identity().name);
             let Some(there) = there else { continue };
-            if let Some(owners) = pods::new_owners(&there, set, pod) {
+            let owners = pods::new_owners(&there, set, pod);
+            if (is_new || owners.is_some()) && pods::has_unexpected_controller(&there, set, pod) {
+                let message = format!(
+                    "PersistentVolumeClaim {} has a conflicting OwnerReference that acts as a manging controller, the \
+                     retention policy is ignored for this claim",
+                    claim.identity().name
+                );
+                self.events.warning(set, "ConflictingController", message);
+            }
+            if let Some(owners) = owners {
                 let mut changed = (*there).clone();
                 changed.metadata.owner_references = Some(owners).filter(|owners| !owners.is_empty());
-                api.update(&changed).await?;
+                if let Err(error) = api.update(&changed).await {
+                    let name = claim.identity().name;
+                    let error =
+                        Error::Decode(format!("could not update claim {name} for delete policy ownerRefs: {error}"));
+                    self.tell("Update", set, pod, Some(&error));
+                    return Err(error);
+                }
             }
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use k8s_openapi::{
     api::{
-        apps::v1::{StatefulSet, StatefulSetSpec},
+        apps::v1::{StatefulSet, StatefulSetPersistentVolumeClaimRetentionPolicy, StatefulSetSpec},
         core::v1::{PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod, PodTemplateSpec, Volume},
     },
     apimachinery::pkg::apis::meta::v1::OwnerReference,
@@ -121,10 +121,18 @@ pub(super) fn is_claim_of(set: &StatefulSet, claim: &str) -> bool {
     })
 }
 
+fn retention(set: &StatefulSet) -> Option<&StatefulSetPersistentVolumeClaimRetentionPolicy> {
+    set.spec.as_ref()?.persistent_volume_claim_retention_policy.as_ref()
+}
+
+/// Whether claims go with the set.
+fn goes_when_deleted(set: &StatefulSet) -> bool {
+    retention(set).and_then(|policy| policy.when_deleted.as_deref()) == Some("Delete")
+}
+
 /// Whether claims go with pods that are too many.
 pub(super) fn goes_when_scaled(set: &StatefulSet) -> bool {
-    let policy = set.spec.as_ref().and_then(|spec| spec.persistent_volume_claim_retention_policy.as_ref());
-    policy.and_then(|policy| policy.when_scaled.as_deref()) == Some("Delete")
+    retention(set).and_then(|policy| policy.when_scaled.as_deref()) == Some("Delete")
 }
 
 /// Whether a reference is to something of this name, be it the same or one from before.
@@ -138,11 +146,20 @@ pub(super) fn has_stale_owner(claim: &PersistentVolumeClaim, us: &OwnerReference
     owners.find(|owner| is_to(owner, us)).is_some_and(|owner| owner.uid != us.uid)
 }
 
+/// Whether somebody else controls a claim that shall go with the set or the pod.
+pub(super) fn has_unexpected_controller(claim: &PersistentVolumeClaim, set: &StatefulSet, pod: &Pod) -> bool {
+    let us = [reference_to(set), reference_to(pod)];
+    let is_unexpected = |owner: &OwnerReference| match us.iter().find(|us| is_to(owner, us)) {
+        Some(us) => owner.uid != us.uid,
+        None => owner.controller == Some(true),
+    };
+    (goes_when_deleted(set) || goes_when_scaled(set))
+        && claim.metadata.owner_references.iter().flatten().any(is_unexpected)
+}
+
 /// Whom a claim must belong to so that it goes with the set, with the pod, or with neither; none if it does already.
 pub(super) fn new_owners(claim: &PersistentVolumeClaim, set: &StatefulSet, pod: &Pod) -> Option<Vec<OwnerReference>> {
-    let policy = set.spec.as_ref().and_then(|spec| spec.persistent_volume_claim_retention_policy.clone());
-    let policy = policy.unwrap_or_default();
-    let (when_deleted, when_scaled) = (policy.when_deleted.as_deref() == Some("Delete"), goes_when_scaled(set));
+    let (when_deleted, when_scaled) = (goes_when_deleted(set), goes_when_scaled(set));
     let owners = claim.metadata.owner_references.clone().unwrap_or_default();
     let us = [reference_to(set), reference_to(pod)];
     if us.iter().any(|us| has_stale_owner(claim, us)) {

@@ -237,3 +237,27 @@ async fn replaced_only_when_deleted_and_revisions_that_are_kept() {
     numbers.sort_unstable();
     assert_eq!(numbers, [1, 2, 4, 5]);
 }
+
+#[tokio::test]
+async fn a_claim_that_somebody_else_controls_is_left_to_them() {
+    let cluster = Cluster::start(&["statefulset-controller"]).await;
+    cluster
+        .create::<PersistentVolumeClaim>(
+            "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data-web-0,
+                ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: other, uid: u, controller: true}]},
+              spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}",
+        )
+        .await;
+    cluster.settle().await;
+    let _node = cluster.play_node();
+    let policy = "persistentVolumeClaimRetentionPolicy: {whenScaled: Retain, whenDeleted: Delete},";
+    cluster.create::<StatefulSet>(&web(policy)).await;
+    cluster.until_object("web", is_done).await;
+    let message = "PersistentVolumeClaim data-web-0 has a conflicting OwnerReference that acts as a manging controller, \
+                   the retention policy is ignored for this claim";
+    cluster.until("it is told", || cluster.is_told("ConflictingController")).await;
+    assert!(cluster.told().await.contains(&("ConflictingController".to_owned(), message.to_owned())));
+    cluster.settle().await;
+    assert_eq!(claims(&cluster).await[0].1, ["other"]);
+    assert_eq!(claims(&cluster).await[1].1, ["web"]);
+}
