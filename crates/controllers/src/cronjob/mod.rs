@@ -79,6 +79,22 @@ impl CronJobLoop {
         }
     }
 
+    /// Makes the Job whose time has come, and notes it in the status. Those in its way go first.
+    async fn start(&self, key: &Key, cron: &CronJob, plan: &mut plan::Plan) -> Result<(), Error> {
+        for (name, uid) in &plan.replace {
+            self.delete(key, cron, name, uid).await?;
+            plan::forget(&mut plan.status, uid);
+        }
+        let Some((due, job)) = &plan.create else { return Ok(()) };
+        if let Some(job) = self.create(key, cron, job).await? {
+            if plan::ended(&job).is_none() {
+                plan.status.active.get_or_insert_default().push(plan::reference(&job));
+            }
+            plan.status.last_schedule_time = Some(time(*due));
+        }
+        Ok(())
+    }
+
     /// The Job that is there in the end, if it is ours.
     async fn create(&self, key: &Key, cron: &CronJob, job: &Job) -> Result<Option<Job>, Error> {
         match self.jobs(key).create(job).await {
@@ -111,28 +127,24 @@ impl Reconciler for CronJobLoop {
         }
         let jobs = controlled_by(self.jobs.indexer(), cron.identity().uid);
         let jobs: Vec<&Job> = jobs.iter().map(|job| &**job).collect();
-        let mut plan = plan::plan(&cron, &jobs, self.context.clock.now());
-        for told in plan.tell {
-            self.events.tell(told.warning, &*cron, told.reason, told.message);
-        }
-        for (name, uid) in &plan.delete {
-            self.delete(&key, &cron, name, uid).await?;
-        }
-        if let Some(job) = plan.create {
-            match self.create(&key, &cron, &job).await? {
-                Some(job) if plan::ended(&job).is_none() => {
-                    plan.status.active.get_or_insert_default().push(plan::reference(&job));
-                }
-                Some(_) => {}
-                None => plan.status.last_schedule_time = cron.status.clone().and_then(|s| s.last_schedule_time),
+        let mut status = cron.status.clone().unwrap_or_default();
+        for (name, uid) in plan::surplus(&cron, &jobs) {
+            // What stays is told of and tried again next time; the schedule does not wait for it.
+            if self.delete(&key, &cron, &name, &uid).await.is_ok() {
+                plan::forget(&mut status, &uid);
             }
         }
+        let mut plan = plan::plan(&cron, status, &jobs, self.context.clock.now());
+        for told in std::mem::take(&mut plan.tell) {
+            self.events.tell(told.warning, &*cron, told.reason, told.message);
+        }
+        let started = self.start(&key, &cron, &mut plan).await;
         if plan.status != cron.status.clone().unwrap_or_default() {
-            plan.status.last_schedule_time = plan.status.last_schedule_time.map(|at| time(at.0));
             let changed = CronJob { status: Some(plan.status), ..(*cron).clone() };
             let api = Api::<CronJob>::namespaced(&self.context.client, key.namespace());
             self.expectations.wrote(&key, &api.update_status(&changed).await?);
         }
+        started?;
         Ok(plan.again.map_or(Action::Done, Action::RequeueAfter))
     }
 }

@@ -33,15 +33,18 @@ pub(super) struct Told {
     pub(super) message: String,
 }
 
+/// A Job to delete: its name and uid.
+pub(super) type Doomed = (String, String);
+
 /// What is to be written, in this order.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) tell: Vec<Told>,
-    /// Jobs to delete: their names and uids.
-    pub(super) delete: Vec<(String, String)>,
-    /// The Job whose time has come.
-    pub(super) create: Option<Box<Job>>,
-    /// What the status says, without that Job.
+    /// Jobs that have to go before the next one may come.
+    pub(super) replace: Vec<Doomed>,
+    /// The Job whose time has come, and the time.
+    pub(super) create: Option<(Timestamp, Box<Job>)>,
+    /// What the status says while none of this is done.
     pub(super) status: CronJobStatus,
     /// When the next one is due.
     pub(super) again: Option<Duration>,
@@ -52,20 +55,16 @@ impl Plan {
         self.tell.push(Told { warning, reason, message: message.into() });
     }
 
-    fn forget(&mut self, uid: &str) {
-        let active = self.status.active.take().unwrap_or_default();
-        let active: Vec<_> = active.into_iter().filter(|job| job.uid.as_deref() != Some(uid)).collect();
-        self.status.active = Some(active).filter(|active| !active.is_empty());
-    }
-
     fn is_active(&self, uid: &str) -> bool {
         self.status.active.iter().flatten().any(|job| job.uid.as_deref() == Some(uid))
     }
+}
 
-    fn delete(&mut self, job: (String, String)) {
-        self.forget(&job.1);
-        self.delete.push(job);
-    }
+/// Takes a Job from the list of what runs.
+pub(super) fn forget(status: &mut CronJobStatus, uid: &str) {
+    let active = status.active.take().unwrap_or_default();
+    let active: Vec<_> = active.into_iter().filter(|job| job.uid.as_deref() != Some(uid)).collect();
+    status.active = Some(active).filter(|active| !active.is_empty());
 }
 
 /// How a Job has ended, if it has.
@@ -88,12 +87,10 @@ pub(super) fn reference(job: &Job) -> ObjectReference {
     }
 }
 
-/// Decides. `jobs` are those that the CronJob controls.
-pub(super) fn plan(cron: &CronJob, jobs: &[&Job], now: Timestamp) -> Plan {
-    let mut plan = Plan { status: cron.status.clone().unwrap_or_default(), ..Plan::default() };
+/// Decides. `status` is that of the CronJob without what was cleaned up, `jobs` are those that it controls.
+pub(super) fn plan(cron: &CronJob, status: CronJobStatus, jobs: &[&Job], now: Timestamp) -> Plan {
+    let mut plan = Plan { status, ..Plan::default() };
     let spec = &cron.spec;
-    clean_up(&mut plan, jobs, spec.successful_jobs_history_limit, "Complete");
-    clean_up(&mut plan, jobs, spec.failed_jobs_history_limit, "Failed");
     look_at_jobs(&mut plan, jobs);
     if cron.metadata.deletion_timestamp.is_some() || spec.suspend.unwrap_or_default() {
         return plan;
@@ -131,20 +128,26 @@ fn scheduled(job: &Job) -> Option<Timestamp> {
     job.metadata.annotations.as_ref()?.get(SCHEDULED_TIMESTAMP)?.parse().ok()
 }
 
-/// Deletes the oldest of the Jobs that ended in one way, beyond those to keep.
-fn clean_up(plan: &mut Plan, jobs: &[&Job], limit: Option<i32>, end: &str) {
-    let Some(limit) = limit else { return };
+/// The Jobs that have ended beyond those to keep.
+pub(super) fn surplus(cron: &CronJob, jobs: &[&Job]) -> Vec<Doomed> {
+    let mut surplus = oldest(cron, jobs, cron.spec.successful_jobs_history_limit, "Complete");
+    surplus.extend(oldest(cron, jobs, cron.spec.failed_jobs_history_limit, "Failed"));
+    surplus
+}
+
+/// The oldest of the Jobs that ended in one way, beyond those to keep.
+fn oldest(cron: &CronJob, jobs: &[&Job], limit: Option<i32>, end: &str) -> Vec<Doomed> {
+    let Some(limit) = limit else { return Vec::new() };
+    let last = cron.status.as_ref().and_then(|status| status.last_schedule_time.clone());
     // Whoever died between making a Job and writing down its time would make it again if it was gone.
-    let is_known = |job: &Job| scheduled(job).is_none_or(|at| plan.status.last_schedule_time >= Some(Time(at)));
+    let is_known = |job: &Job| scheduled(job).is_none_or(|at| last >= Some(Time(at)));
     let mut jobs: Vec<&Job> = jobs.iter().copied().filter(|job| ended(job) == Some(end) && is_known(job)).collect();
     jobs.sort_by_key(|job| {
         let started = job.status.as_ref().and_then(|status| status.start_time.clone()).map(|time| time.0);
         (started.is_none(), started, job.metadata.name.clone())
     });
     let surplus = jobs.len().saturating_sub(usize::try_from(limit).unwrap_or_default());
-    for job in &jobs[..surplus] {
-        plan.delete((job.identity().name.to_owned(), job.identity().uid.to_owned()));
-    }
+    jobs[..surplus].iter().map(|job| (job.identity().name.to_owned(), job.identity().uid.to_owned())).collect()
 }
 
 /// Brings the list of what runs up to date.
@@ -159,7 +162,7 @@ fn look_at_jobs(plan: &mut Plan, jobs: &[&Job]) {
             None => {}
             Some(end) => {
                 if plan.is_active(uid) {
-                    plan.forget(uid);
+                    forget(&mut plan.status, uid);
                     plan.tell(false, "SawCompletedJob", format!("Saw completed job: {name}, condition: {end}"));
                 }
                 let completed = job.status.as_ref().and_then(|status| status.completion_time.clone());
@@ -176,7 +179,7 @@ fn look_at_jobs(plan: &mut Plan, jobs: &[&Job]) {
         if jobs.iter().all(|job| job.identity().uid != uid) {
             let name = gone.name.as_deref().unwrap_or_default();
             plan.tell(false, "MissingJob", format!("Active job went missing: {name}"));
-            plan.forget(uid);
+            forget(&mut plan.status, uid);
         }
     }
 }
@@ -264,14 +267,12 @@ fn start_if_due(plan: &mut Plan, cron: &CronJob, schedule: &Schedule, now: Times
             return;
         }
         Some("Replace") => {
-            for job in active {
-                plan.delete((job.name.unwrap_or_default(), job.uid.unwrap_or_default()));
-            }
+            let doomed = |job: ObjectReference| (job.name.unwrap_or_default(), job.uid.unwrap_or_default());
+            plan.replace = active.into_iter().map(doomed).collect();
         }
         _ => {}
     }
-    plan.status.last_schedule_time = Some(time(due));
-    plan.create = Some(Box::new(job));
+    plan.create = Some((due, Box::new(job)));
 }
 
 /// The Job of a time. Its name says which, so that it is made once, however often that is tried.
@@ -293,5 +294,31 @@ fn job_for(cron: &CronJob, due: Timestamp) -> Job {
         },
         spec: spec.job_template.spec,
         status: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is told of a CronJob since two in the night, at three.
+    fn told(spec: serde_json::Value) -> Vec<(&'static str, String)> {
+        let mut text = serde_json::json!({"metadata": {"name": "tick", "creationTimestamp": "2026-01-01T02:00:00Z"},
+            "spec": {"jobTemplate": {}}});
+        text["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        let cron: CronJob = serde_json::from_value(text).unwrap();
+        let plan = plan(&cron, CronJobStatus::default(), &[], "2026-01-01T03:00:00Z".parse().unwrap());
+        assert!(plan.create.is_none() && plan.again.is_none(), "nothing is done until it changes");
+        plan.tell.into_iter().map(|told| (told.reason, told.message)).collect()
+    }
+
+    #[test]
+    fn what_the_server_should_not_have_let_through() {
+        let found = told(serde_json::json!({"schedule": "nonsense"}));
+        let message = "unparseable schedule: \"nonsense\" : expected exactly 5 fields, found 1: [nonsense]";
+        assert_eq!(found, [("UnparseableSchedule", message.to_owned())]);
+        let found = told(serde_json::json!({"schedule": "@hourly", "timeZone": "Mars/Olympus"}));
+        let message = "invalid timeZone: \"Mars/Olympus\": unknown time zone Mars/Olympus";
+        assert_eq!(found, [("UnknownTimeZone", message.to_owned())]);
     }
 }

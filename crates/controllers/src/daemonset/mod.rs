@@ -2,8 +2,11 @@
 
 mod nodes;
 mod plan;
+#[cfg(test)]
+mod tests;
 
 use std::{
+    cell::Cell,
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -104,8 +107,8 @@ struct DaemonSetLoop {
 }
 
 impl DaemonSetLoop {
-    /// Whether a pod that failed on a node may be replaced; the next one has to wait longer.
-    fn may_retry(&self, set: &str, node: &str) -> bool {
+    /// How long a pod that failed on a node stays yet. None if it may be replaced; the next one has to wait longer.
+    fn backoff(&self, set: &str, node: &str) -> Option<Duration> {
         let now = self.context.clock.monotonic();
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         if failures.len() >= MAX_BACKOFFS {
@@ -113,15 +116,15 @@ impl DaemonSetLoop {
         }
         let (first, longest) = FAILED_POD_BACKOFF;
         let known = failures.get(&(set.to_owned(), node.to_owned())).copied();
-        if known.is_some_and(|(until, _)| now < until) {
-            return false;
+        if let Some((until, _)) = known.filter(|(until, _)| now < *until) {
+            return Some(until.since(now));
         }
         // Who has done well for a long time begins anew.
         let wait = known
             .filter(|(until, _)| now.since(*until) < longest * 2)
             .map_or(first, |(_, wait)| (wait * 2).min(longest));
         failures.insert((set.to_owned(), node.to_owned()), (now.plus(wait), wait));
-        true
+        None
     }
 
     /// The revisions, oldest first, the last being that of the present template. None if its name is taken: then that
@@ -247,20 +250,20 @@ impl Reconciler for DaemonSetLoop {
         let nodes = self.nodes.lister().list(&Selector::everything());
         let nodes: Vec<&Node> = nodes.iter().map(|node| &**node).collect();
         let now = self.context.clock.now();
-        let waits = std::cell::Cell::new(false);
+        let again = Cell::new(next_availability(&pods, spec.min_ready_seconds.unwrap_or_default(), now));
         let plan = plan::plan(
             &set,
             &hash,
             &nodes,
             &pods,
             |node| {
-                let may = self.may_retry(set.identity().uid, node);
-                waits.set(waits.get() | !may);
-                may
+                let wait = self.backoff(set.identity().uid, node);
+                again.set(again.get().into_iter().chain(wait).min());
+                wait.is_none()
             },
             now,
         );
-        let waits = waits.into_inner();
+        let again = again.into_inner();
         for (warning, reason, message) in plan.tell {
             self.control.events.tell(warning, &*set, reason, message);
         }
@@ -272,9 +275,6 @@ impl Reconciler for DaemonSetLoop {
         }
         done?;
         self.truncate(&key, &set, old, &pods).await?;
-        let ready = next_availability(&pods, spec.min_ready_seconds.unwrap_or_default(), now);
-        let again =
-            if waits { Some(ready.map_or(FAILED_POD_BACKOFF.0, |r| r.min(FAILED_POD_BACKOFF.0))) } else { ready };
         Ok(again.map_or(Action::Done, Action::RequeueAfter))
     }
 }

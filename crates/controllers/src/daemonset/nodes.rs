@@ -36,10 +36,16 @@ fn tolerations(spec: &DaemonSetSpec) -> Vec<Toleration> {
             effect: Some(effect.to_owned()),
             ..Toleration::default()
         };
-        let same = |known: &Toleration| (&known.key, &known.effect) == (&toleration.key, &toleration.effect);
-        match tolerations.iter_mut().find(|known| same(known) && known.value.is_none()) {
-            Some(known) => *known = toleration,
-            None => tolerations.push(toleration),
+        let is_same = |known: &Toleration| {
+            (&known.key, &known.operator, &known.effect) == (&toleration.key, &toleration.operator, &toleration.effect)
+                && known.value.as_deref().unwrap_or_default().is_empty()
+        };
+        let mut found = false;
+        for known in tolerations.iter_mut().filter(|known| is_same(known)) {
+            (*known, found) = (toleration.clone(), true);
+        }
+        if !found {
+            tolerations.push(toleration);
         }
     }
     tolerations
@@ -114,7 +120,10 @@ pub(super) fn target(pod: &Pod) -> Option<&str> {
     let terms = &affinity.required_during_scheduling_ignored_during_execution.as_ref()?.node_selector_terms;
     let fields = terms.iter().flat_map(|term| term.match_fields.iter().flatten());
     let mut names = fields.filter(|field| field.key == NODE_NAME_FIELD && field.operator == "In");
-    names.next()?.values.as_ref()?.first().map(String::as_str)
+    match names.next()?.values.as_deref()? {
+        [name] => Some(name),
+        _ => None,
+    }
 }
 
 /// The generation of the template, from before there were revisions.

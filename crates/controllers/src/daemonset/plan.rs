@@ -1,17 +1,20 @@
 //! What is to be done about the pods of a DaemonSet, decided from its present state alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use capstan_clock::Timestamp;
-use k8s_openapi::api::{
-    apps::v1::{DaemonSet, DaemonSetSpec, DaemonSetStatus},
-    core::v1::{Node, Pod},
+use k8s_openapi::{
+    api::{
+        apps::v1::{DaemonSet, DaemonSetSpec, DaemonSetStatus},
+        core::v1::{Node, Pod},
+    },
+    apimachinery::pkg::util::intstr::IntOrString,
 };
 
 use super::nodes::{is_updated, should_run, target};
 use crate::{
     percent::scaled,
-    pods::{count, is_available, is_deleted, is_ready, node_name, nonzero, phase},
+    pods::{count, is_available, is_deleted, is_ready, is_terminal, node_name, nonzero, phase},
 };
 
 /// So many pods are created or deleted at most before the cache is asked again.
@@ -52,8 +55,12 @@ pub(super) fn plan<'a>(
     let spec = set.spec.clone().unwrap_or_default();
     let nodes: Vec<_> = nodes.iter().map(|node| (*node, should_run(&spec, node))).collect();
     let mut by_node: BTreeMap<&str, Vec<&Pod>> = BTreeMap::new();
-    for pod in pods {
-        by_node.entry(target(pod).unwrap_or_default()).or_default().push(pod);
+    // Nothing is left to do about who has ended and is deleted but held back, nor is it known what to do about who is
+    // meant for no node in particular.
+    for pod in pods.iter().copied().filter(|pod| !(is_terminal(pod) && is_deleted(pod))) {
+        if let Some(node) = target(pod) {
+            by_node.entry(node).or_default().push(pod);
+        }
     }
     for pods in by_node.values_mut() {
         pods.sort_by_key(|pod| {
@@ -85,15 +92,23 @@ impl<'a> Look<'a> {
         is_available(pod, self.spec.min_ready_seconds.unwrap_or_default(), self.now)
     }
 
-    /// How many nodes may be without a pod during an update, and how many may have two.
-    fn limits(&self) -> (usize, usize) {
-        let desired = count(self.nodes.iter().filter(|(_, (run, _))| *run).count());
+    /// On how many nodes there shall be a pod.
+    fn desired(&self) -> usize {
+        self.nodes.iter().filter(|(_, (run, _))| *run).count()
+    }
+
+    /// How many nodes may be without a pod during an update, and how many may have two, out of so many.
+    fn limits(&self, desired: usize) -> (usize, usize) {
         let rolling = self.spec.update_strategy.as_ref().and_then(|strategy| strategy.rolling_update.as_ref());
-        let unavailable = rolling.and_then(|rolling| rolling.max_unavailable.as_ref());
-        let surge = rolling.and_then(|rolling| rolling.max_surge.as_ref());
-        let limits = (scaled(unavailable, desired, true), scaled(surge, desired, true));
-        let limits = if limits == (0, 0) { (1, 0) } else { limits };
-        (usize::try_from(limits.0).unwrap_or_default(), usize::try_from(limits.1).unwrap_or_default())
+        let of = |value: Option<&IntOrString>| usize::try_from(scaled(value, count(desired), true)).unwrap_or_default();
+        let unavailable = of(rolling.and_then(|rolling| rolling.max_unavailable.as_ref()));
+        let surge = of(rolling.and_then(|rolling| rolling.max_surge.as_ref()));
+        if desired > 0 && (unavailable, surge) == (0, 0) { (1, 0) } else { (unavailable, surge) }
+    }
+
+    /// Whether a node may have two.
+    fn allows_surge(&self) -> bool {
+        self.is_rolling() && self.limits(1).1 > 0
     }
 
     fn is_rolling(&self) -> bool {
@@ -108,7 +123,7 @@ impl<'a> Look<'a> {
             if *run && pods.is_empty() {
                 plan.create.push(name(node).to_owned());
             } else if *stay {
-                self.manage_node(plan, name(node), pods, &may_retry);
+                self.manage_node(plan, name(node), *run, pods, &may_retry);
             } else {
                 plan.delete.extend(pods.iter().filter(|pod| !is_deleted(pod)));
             }
@@ -121,7 +136,14 @@ impl<'a> Look<'a> {
         }
     }
 
-    fn manage_node(&self, plan: &mut Plan<'a>, node: &str, pods: &[&'a Pod], may_retry: &impl Fn(&str) -> bool) {
+    fn manage_node(
+        &self,
+        plan: &mut Plan<'a>,
+        node: &str,
+        run: bool,
+        pods: &[&'a Pod],
+        may_retry: &impl Fn(&str) -> bool,
+    ) {
         let mut running = Vec::new();
         for pod in pods.iter().copied().filter(|pod| !is_deleted(pod)) {
             let place = format!(
@@ -145,11 +167,15 @@ impl<'a> Look<'a> {
                 _ => running.push(pod),
             }
         }
-        if running.len() <= 1 {
+        if !self.allows_surge() {
+            plan.delete.extend(running.iter().skip(1));
             return;
         }
-        if !self.is_rolling() || self.limits().1 == 0 {
-            plan.delete.extend(&running[1..]);
+        if running.is_empty() && run {
+            // Where there may be two nobody waits for the other one to be gone.
+            plan.create.push(node.to_owned());
+        }
+        if running.len() <= 1 {
             return;
         }
         // Two may be there while the new one is not ready yet and the old one still is.
@@ -177,34 +203,55 @@ impl<'a> Look<'a> {
         if !self.is_rolling() {
             return;
         }
-        let (max_unavailable, max_surge) = self.limits();
+        match self.limits(self.desired()) {
+            (max_unavailable, 0) => self.replace(plan, max_unavailable),
+            (_, max_surge) => self.surge(plan, max_surge),
+        }
+    }
+
+    /// Deletes old pods; new ones come in their place.
+    fn replace(&self, plan: &mut Plan<'a>, max_unavailable: usize) {
         let wanted = self.nodes.iter().filter(|(_, (run, _))| *run).map(|(node, _)| name(node));
-        let nodes: std::collections::BTreeSet<&str> = self.pods.keys().copied().chain(wanted).collect();
-        let (mut busy, mut must, mut may) = (0usize, Vec::new(), Vec::new());
+        let nodes: BTreeSet<&str> = self.pods.keys().copied().chain(wanted).collect();
+        let (mut unavailable, mut may) = (0, Vec::new());
         for node in nodes {
-            match (self.new_and_old(self.on(node)), max_surge) {
-                (None | Some((None, None)), 0) | (None, _) | (Some((Some(_), Some(_))), 0) => busy += 1,
-                (Some((Some(new), None)), 0) => busy += usize::from(!self.is_available(new)),
-                // Who does not work can be replaced at no loss.
-                (Some((None, Some(old))), _) if self.is_available(old) => may.push((node, old)),
-                (Some((None, Some(old))), _) => must.push((node, old)),
-                (Some((Some(new), Some(old))), _) => {
-                    if self.is_available(new) {
-                        plan.delete.push(old);
-                    } else {
-                        busy += 1;
-                    }
+            match self.new_and_old(self.on(node)) {
+                Some((Some(new), None)) => unavailable += usize::from(!self.is_available(new)),
+                Some((None, Some(old))) if self.is_available(old) => may.push(old),
+                // Who does not work can be replaced at no loss, but is lost already.
+                Some((None, Some(old))) => {
+                    plan.delete.push(old);
+                    unavailable += 1;
                 }
-                (Some((_, None)), _) => {}
+                _ => unavailable += 1,
             }
         }
-        let room = if max_surge == 0 { max_unavailable } else { max_surge }.saturating_sub(busy);
-        let chosen = must.into_iter().chain(may.into_iter().take(room));
-        if max_surge == 0 {
-            plan.delete.extend(chosen.map(|(_, pod)| pod));
-        } else {
-            plan.create.extend(chosen.map(|(node, _)| node.to_owned()));
+        plan.delete.extend(may.into_iter().take(max_unavailable.saturating_sub(unavailable)));
+    }
+
+    /// Makes new pods beside the old ones, which go once the new ones work. Pods on a node that is gone are none of
+    /// this: they are garbage, and collected as such.
+    fn surge(&self, plan: &mut Plan<'a>, max_surge: usize) {
+        let (mut surging, mut available, mut may, mut out_of_place) = (0, 0, Vec::new(), Vec::new());
+        for (node, (run, _)) in &self.nodes {
+            let Some((new, old)) = self.new_and_old(self.on(name(node))) else {
+                surging += 1;
+                continue;
+            };
+            available += usize::from(old.or(new).is_some_and(|pod| self.is_available(pod)));
+            match (new, old.map(|old| (old, self.is_available(old)))) {
+                (_, None) => {}
+                (Some(new), Some((old, _))) if self.is_available(new) => plan.delete.push(old),
+                (Some(_), Some(_)) => surging += 1,
+                (None, Some((_, true))) if *run => may.push(name(node).to_owned()),
+                (None, Some((_, false))) if *run => plan.create.push(name(node).to_owned()),
+                (None, Some((old, true))) => out_of_place.push(old),
+                (None, Some((old, false))) => plan.delete.push(old),
+            }
         }
+        // Who works where none shall be goes when there are enough of them elsewhere.
+        plan.delete.extend(out_of_place.into_iter().take(available.saturating_sub(self.desired())));
+        plan.create.extend(may.into_iter().take(max_surge.saturating_sub(surging)));
     }
 
     fn status(&self) -> DaemonSetStatus {

@@ -216,7 +216,9 @@ fn replica_failure(newest: Option<&ReplicaSet>, old: &[ReplicaSet]) -> Option<De
 pub(super) fn next_check(deployment: &Deployment, status: &DeploymentStatus, now: Timestamp) -> Option<Duration> {
     let deadline = progress_deadline(deployment)?;
     let condition = find(status, PROGRESSING)?;
-    if is_complete(deployment, status) || condition.reason.as_deref() == Some(reason::TIMED_OUT) {
+    // Whoever had come to an end is not late, whatever became of its pods since.
+    let over = [reason::TIMED_OUT, reason::NEW_REPLICA_SET_AVAILABLE].map(Some).contains(&condition.reason.as_deref());
+    if over || is_complete(deployment, status) {
         return None;
     }
     let end = updated_at(condition).checked_add(deadline).ok()?;

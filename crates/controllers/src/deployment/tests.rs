@@ -2,7 +2,7 @@
 
 use k8s_openapi::{
     api::{
-        apps::v1::{Deployment, DeploymentSpec, ReplicaSet, ReplicaSetStatus},
+        apps::v1::{Deployment, DeploymentSpec, DeploymentStatus, ReplicaSet, ReplicaSetStatus},
         core::v1::{Container, PodSpec, PodTemplateSpec},
     },
     apimachinery::pkg::{
@@ -11,7 +11,7 @@ use k8s_openapi::{
     },
 };
 
-use super::{plan::plan, revision, sizes};
+use super::{plan::plan, revision, sizes, status};
 use crate::pods::testing::start;
 
 fn labels() -> Option<std::collections::BTreeMap<String, String>> {
@@ -176,4 +176,24 @@ fn revisions() {
     let annotations = set.metadata.annotations.unwrap();
     assert_eq!(annotations[revision::REVISION], "6");
     assert_eq!(annotations["deployment.kubernetes.io/revision-history"], "1,4");
+}
+
+#[test]
+fn only_who_may_be_late_is_looked_at_again() {
+    let mut deployment = deployment("2 1 0");
+    deployment.spec.as_mut().unwrap().progress_deadline_seconds = Some(60);
+    let check = |reason: &str, since: u64, expected: Option<u64>| {
+        let mut status = DeploymentStatus::default();
+        let condition = status::condition(status::PROGRESSING, "True", reason, "", start());
+        status::set(&mut status, condition);
+        let now = start().saturating_add(std::time::Duration::from_secs(since)).unwrap();
+        let found = status::next_check(&deployment, &status, now).map(|after| after.as_secs());
+        assert_eq!(found, expected, "{reason} {since}");
+    };
+    check("ReplicaSetUpdated", 10, Some(51));
+    check("ReplicaSetUpdated", 100, Some(1));
+    check("ProgressDeadlineExceeded", 100, None);
+    // It was there once: that pods broke since is no reason to look each second.
+    check("NewReplicaSetAvailable", 10, None);
+    check("NewReplicaSetAvailable", 100, None);
 }

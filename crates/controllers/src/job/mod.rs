@@ -19,7 +19,9 @@ use capstan_api::object::Object;
 use capstan_client::{Api, BoxFuture, Error, Key, Patch, SharedIndexInformer};
 use capstan_runtime::{
     Action, Controller, ReconcileError, Reconciler, SLOW_START_INITIAL_BATCH_SIZE, at_once,
-    handler::enqueue_request_for_object, slow_start_batch,
+    handler::enqueue_request_for_object,
+    slow_start_batch,
+    workqueue::{ItemExponentialFailureRateLimiter, PriorityQueue},
 };
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use serde_json::json;
@@ -41,6 +43,8 @@ use sync::{Manage, Managed, Sync, TRACKING_FINALIZER, has_finalizer, is_finished
 
 /// Pods of a Job tend to end together: so long more of them are waited for.
 const BATCH_PERIOD: Duration = Duration::from_millis(100);
+/// How long a Job waits at first, and at most, when the server did not do what it was asked.
+const API_BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// Who runs Jobs unless they say otherwise.
 const CONTROLLER_NAME: &str = "kubernetes.io/job-controller";
 
@@ -60,7 +64,9 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
         control,
         backoffs: Mutex::default(),
     };
-    let controller = Controller::new(loop_, Arc::clone(&context.clock)).max_concurrent_reconciles(WORKERS);
+    let controller = Controller::new(loop_, Arc::clone(&context.clock))
+        .with_queue(queue(context))
+        .max_concurrent_reconciles(WORKERS);
     let queue = controller.queue().clone();
     jobs.add_event_handler(enqueue_request_for_object::<Job>(queue.clone()));
     pods.add_event_handler(EnqueueController {
@@ -74,6 +80,12 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
     Box::pin(async move {
         join(counted, orphans).await;
     })
+}
+
+/// A queue whose failures wait for at most a minute: a Job that cannot make its pods now may soon.
+fn queue(context: &ControllerContext) -> PriorityQueue<Key> {
+    let limiter = ItemExponentialFailureRateLimiter::new(API_BACKOFF.0, API_BACKOFF.1);
+    PriorityQueue::new(Arc::clone(&context.clock), Arc::new(limiter))
 }
 
 /// Whether somebody else runs the Job.

@@ -8,7 +8,7 @@ use capstan_runtime::{Action, Controller, ReconcileError, Reconciler, workqueue:
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 
 use super::{
-    free, is_managed_elsewhere,
+    free, is_managed_elsewhere, queue,
     sync::{has_finalizer, is_finished},
 };
 use crate::{
@@ -24,7 +24,7 @@ pub(super) fn run(
     pods: &SharedIndexInformer<Pod>,
 ) -> BoxFuture<'static, ()> {
     let loop_ = OrphanLoop { context: context.clone(), jobs: jobs.clone(), pods: pods.clone() };
-    let controller = Controller::new(loop_, Arc::clone(&context.clock));
+    let controller = Controller::new(loop_, Arc::clone(&context.clock)).with_queue(queue(context));
     let queue = controller.queue().clone();
     let add = move |queue: &PriorityQueue<Key>, pod: &Arc<Pod>| {
         if has_finalizer(pod) {
@@ -66,8 +66,11 @@ impl Reconciler for OrphanLoop {
         };
         let owners = pod.owners();
         if let Some(owner) = controller_of(&owners) {
+            if (owner.api_version.as_str(), owner.kind.as_str()) != ("batch/v1", "Job") {
+                return Ok(Action::Done);
+            }
             let job = self.jobs.lister().get(&Key::new(key.namespace(), &owner.name));
-            let job = job.filter(|job| owner.kind == "Job" && job.identity().uid == owner.uid);
+            let job = job.filter(|job| job.identity().uid == owner.uid);
             if job.is_some_and(|job| !is_finished(&job) || is_managed_elsewhere(&job)) {
                 return Ok(Action::Done);
             }

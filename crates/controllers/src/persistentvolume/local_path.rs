@@ -119,6 +119,11 @@ fn on(node: &Node) -> NodeSelector {
     NodeSelector { node_selector_terms: vec![term] }
 }
 
+/// Whether a directory is one of those for a while that may be removed, whoever made it.
+pub(super) fn is_temporary(path: &str) -> bool {
+    path.split_once("/tmp/").is_some_and(|(_, rest)| !rest.is_empty()) && path.split('/').all(|part| part != "..")
+}
+
 /// Removes what is in a volume.
 ///
 /// # Errors
@@ -131,7 +136,11 @@ pub(super) fn remove(local: &LocalPath, volume: &PersistentVolume) -> Result<(),
     let values = terms.flat_map(|term| term.match_expressions.iter().flatten()).flat_map(|wanted| &wanted.values);
     let node = values.flatten().next().map(String::as_str).unwrap_or_default();
     let Some(path) = spec.host_path.as_ref().map(|source| source.path.as_str()) else { return Ok(()) };
-    // Only what this provisioner made: whoever can write a volume must not get other directories removed.
+    // Only what this provisioner made, or what is as good as gone: whoever can write a volume must not get other
+    // directories removed.
+    if is_temporary(path) {
+        return remove(node, path);
+    }
     let name = volume.metadata.name.as_deref().unwrap_or_default();
     let own = format!("{}/{name}_", local.root.trim_end_matches('/'));
     let rest = path.strip_prefix(&own).ok_or_else(|| format!("{path} is not a directory of this volume"))?;

@@ -33,6 +33,7 @@ fn deleter(volume: &PersistentVolume) -> Deleter {
         Some(_) => Deleter::External,
         None if spec.is_some_and(|spec| spec.csi.is_some()) => Deleter::External,
         None => match spec.and_then(|spec| spec.host_path.as_ref()) {
+            Some(source) if local_path::is_temporary(&source.path) => Deleter::Local,
             Some(source) => {
                 let path = &source.path;
                 Deleter::None(format!("host_path deleter only supports /tmp/.+ but received provided {path}"))

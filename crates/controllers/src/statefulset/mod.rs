@@ -6,7 +6,7 @@ mod pods;
 use std::{sync::Arc, time::Duration};
 
 use capstan_api::{object::Object, options::DeleteOptions, selector::Selector};
-use capstan_client::{Api, BoxFuture, Error, Key, SharedIndexInformer};
+use capstan_client::{Api, BoxFuture, Deleted, Error, HandlerFuncs, Key, SharedIndexInformer};
 use capstan_runtime::{
     Action, Controller, ReconcileError, Reconciler, SLOW_START_INITIAL_BATCH_SIZE, handler::enqueue_request_for_object,
     slow_start_batch,
@@ -18,7 +18,7 @@ use k8s_openapi::api::{
 
 use crate::{
     ControllerContext,
-    controller_ref::{ControllerRefManager, selector_of},
+    controller_ref::{ControllerRefManager, reference_to, selector_of},
     drive::{drive, filled},
     history::{self, Revisions},
     pods::{
@@ -54,6 +54,16 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let controller = Controller::new(loop_, Arc::clone(&context.clock)).max_concurrent_reconciles(WORKERS);
     let queue = controller.queue().clone();
     sets.add_event_handler(enqueue_request_for_object::<StatefulSet>(queue.clone()));
+    // A pod may wait for a claim of that name to be gone.
+    claims.add_event_handler(HandlerFuncs::new().on_delete({
+        let (queue, sets) = (queue.clone(), sets.lister());
+        move |claim: &Deleted<PersistentVolumeClaim>| {
+            let claim = claim.object().identity();
+            let of_namespace = sets.namespace(claim.namespace).list(&Selector::everything());
+            let waiting = of_namespace.iter().filter(|set| pods::is_claim_of(set, claim.name));
+            waiting.for_each(|set| queue.add(Key::of(&**set)));
+        }
+    }));
     pods.add_event_handler(EnqueueController {
         queue,
         owners: sets.lister(),
@@ -100,7 +110,7 @@ impl PodControl {
                     Ok(created) => {
                         self.expectations.created(key, &created);
                         self.tell("Create", set, &created, None);
-                        self.set_retention(key, set, &created).await
+                        self.set_retention(key, set, &created, true).await
                     }
                     Err(error) if error.is_already_exists() => Err(error),
                     Err(error) => {
@@ -111,11 +121,15 @@ impl PodControl {
             }
             Step::Claims(pod) => {
                 self.create_claims(key, set, pod).await?;
-                self.set_retention(key, set, pod).await
+                self.set_retention(key, set, pod, true).await
             }
-            Step::Retention(pod) => self.set_retention(key, set, pod).await,
+            Step::Retention(pod) => self.set_retention(key, set, pod, false).await,
             Step::Update(pod) => {
-                let updated = api.update(pod).await;
+                let updated = async {
+                    self.create_claims(key, set, pod).await?;
+                    api.update(pod).await
+                }
+                .await;
                 self.tell("Update", set, pod, updated.as_ref().err());
                 self.expectations.created(key, &updated?);
                 Ok(())
@@ -131,6 +145,16 @@ impl PodControl {
                 Ok(())
             }
         }
+    }
+
+    /// Whether a claim of a pod that shall be made is about to go with one that was there before.
+    fn is_stale(&self, key: &Key, set: &StatefulSet, pod: &Pod) -> bool {
+        let claims = pods::ordinal(set, pod).filter(|_| pods::goes_when_scaled(set));
+        let mut claims = claims.into_iter().flat_map(|ordinal| pods::claims(set, ordinal));
+        claims.any(|(_, claim)| {
+            let there = self.claims.lister().namespace(key.namespace()).get(claim.identity().name);
+            there.is_some_and(|there| pods::has_stale_owner(&there, &reference_to(pod)))
+        })
     }
 
     async fn create_claims(&self, key: &Key, set: &StatefulSet, pod: &Pod) -> Result<(), Error> {
@@ -164,16 +188,33 @@ impl PodControl {
         Ok(())
     }
 
-    async fn set_retention(&self, key: &Key, set: &StatefulSet, pod: &Pod) -> Result<(), Error> {
+    /// Has the claims of a pod go with whom they shall. `is_new` if the pod is, or waits for them: then it is told of
+    /// those that somebody else controls; later only when there is something to mend.
+    async fn set_retention(&self, key: &Key, set: &StatefulSet, pod: &Pod, is_new: bool) -> Result<(), Error> {
         let Some(ordinal) = pods::ordinal(set, pod) else { return Ok(()) };
         let api = Api::<PersistentVolumeClaim>::namespaced(&self.context.client, key.namespace());
         for (_, claim) in pods::claims(set, ordinal) {
             let there = self.claims.lister().namespace(key.namespace()).get(claim.identity().name);
             let Some(there) = there else { continue };
-            if let Some(owners) = pods::new_owners(&there, set, pod) {
+            let owners = pods::new_owners(&there, set, pod);
+            if (is_new || owners.is_some()) && pods::has_unexpected_controller(&there, set, pod) {
+                let message = format!(
+                    "PersistentVolumeClaim {} has a conflicting OwnerReference that acts as a manging controller, the \
+                     retention policy is ignored for this claim",
+                    claim.identity().name
+                );
+                self.events.warning(set, "ConflictingController", message);
+            }
+            if let Some(owners) = owners {
                 let mut changed = (*there).clone();
                 changed.metadata.owner_references = Some(owners).filter(|owners| !owners.is_empty());
-                api.update(&changed).await?;
+                if let Err(error) = api.update(&changed).await {
+                    let name = claim.identity().name;
+                    let error =
+                        Error::Decode(format!("could not update claim {name} for delete policy ownerRefs: {error}"));
+                    self.tell("Update", set, pod, Some(&error));
+                    return Err(error);
+                }
             }
         }
         Ok(())
@@ -270,8 +311,11 @@ impl Reconciler for StatefulSetLoop {
         let plan = plan::plan(
             &set,
             &pods,
-            &Revision { name: current.identity().name, template: &kept },
-            &Revision { name: newest.identity().name, template: &spec.template },
+            [
+                &Revision { name: current.identity().name, template: &kept },
+                &Revision { name: newest.identity().name, template: &spec.template },
+            ],
+            |pod| self.control.is_stale(&key, &set, pod),
             collisions,
             now,
         );

@@ -6,7 +6,9 @@ use k8s_openapi::api::{
     core::v1::{Pod, PodTemplateSpec},
 };
 
-use super::pods::{is_consistent, is_in_range, new_pod, ordinal, revision, set_identity, start};
+use super::pods::{
+    has_identity, has_storage, is_in_range, new_pod, ordinal, revision, set_identity, set_storage, start,
+};
 use crate::{
     percent::scaled,
     pods::{count, is_available, is_deleted, is_ready, is_terminal, nonzero, phase},
@@ -25,7 +27,7 @@ pub(super) enum Step {
     Create(Box<Pod>),
     /// See that the claims of a pod that waits for them are there.
     Claims(Box<Pod>),
-    /// Give a pod its labels and volumes back.
+    /// Give a pod its labels and volumes back, and their claims before.
     Update(Box<Pod>),
     /// See that the claims of a pod belong to whom they must.
     Retention(Box<Pod>),
@@ -80,12 +82,12 @@ fn status(
     status
 }
 
-/// Decides.
+/// Decides. `is_stale` says whether a claim of a pod that shall be made is about to go with one that was there before.
 pub(super) fn plan(
     set: &StatefulSet,
     pods: &[&Pod],
-    current: &Revision<'_>,
-    update: &Revision<'_>,
+    [current, update]: [&Revision<'_>; 2],
+    is_stale: impl Fn(&Pod) -> bool,
     collisions: i32,
     now: Timestamp,
 ) -> Plan {
@@ -110,7 +112,10 @@ pub(super) fn plan(
     for number in first..first + wanted {
         match at(number) {
             None => {
-                plan.steps.push(Step::Create(Box::new(versioned(set, &spec, current, update, number))));
+                let pod = versioned(set, &spec, current, update, number);
+                if !is_stale(&pod) {
+                    plan.steps.push(Step::Create(Box::new(pod)));
+                }
                 waits |= !burst;
             }
             Some(pod) if is_terminal(pod) => {
@@ -125,9 +130,15 @@ pub(super) fn plan(
                 }
                 waits |= !burst && (!is_running_and_ready(pod) || is_unavailable(pod, min_ready, now));
                 if !waits {
-                    if !is_consistent(set, pod, number) {
+                    let (identity, storage) = (has_identity(pod), has_storage(set, pod, number));
+                    if !(identity && storage) {
                         let mut changed = pod.clone();
-                        set_identity(&mut changed, number);
+                        if !identity {
+                            set_identity(&mut changed, number);
+                        }
+                        if !storage {
+                            set_storage(set, &mut changed, number);
+                        }
                         plan.steps.push(Step::Update(Box::new(changed)));
                     }
                     plan.steps.push(Step::Retention(Box::new(pod.clone())));

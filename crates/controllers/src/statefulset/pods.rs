@@ -2,7 +2,7 @@
 
 use k8s_openapi::{
     api::{
-        apps::v1::{StatefulSet, StatefulSetSpec},
+        apps::v1::{StatefulSet, StatefulSetPersistentVolumeClaimRetentionPolicy, StatefulSetSpec},
         core::v1::{PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod, PodTemplateSpec, Volume},
     },
     apimachinery::pkg::apis::meta::v1::OwnerReference,
@@ -58,21 +58,24 @@ pub(super) fn set_identity(pod: &mut Pod, ordinal: i32) {
     labels.insert(POD_INDEX_LABEL.to_owned(), ordinal.to_string());
 }
 
-/// Whether a pod has the labels and the volumes of its number.
-pub(super) fn is_consistent(set: &StatefulSet, pod: &Pod, ordinal: i32) -> bool {
-    let label = pod.metadata.labels.as_ref().and_then(|labels| labels.get(POD_NAME_LABEL));
+/// Whether a pod has the labels of its number.
+pub(super) fn has_identity(pod: &Pod) -> bool {
+    pod.metadata.labels.as_ref().and_then(|labels| labels.get(POD_NAME_LABEL)) == pod.metadata.name.as_ref()
+}
+
+/// Whether a pod has the volumes of its number.
+pub(super) fn has_storage(set: &StatefulSet, pod: &Pod, ordinal: i32) -> bool {
     let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
-    label == pod.metadata.name.as_ref()
-        && claims(set, ordinal).iter().all(|(volume, claim)| {
-            volumes.iter().any(|found| {
-                let source = found.persistent_volume_claim.as_ref().map(|source| &source.claim_name);
-                found.name == *volume && source == claim.metadata.name.as_ref()
-            })
+    claims(set, ordinal).iter().all(|(volume, claim)| {
+        volumes.iter().any(|found| {
+            let source = found.persistent_volume_claim.as_ref().map(|source| &source.claim_name);
+            found.name == *volume && source == claim.metadata.name.as_ref()
         })
+    })
 }
 
 /// Gives a pod the volumes of its claims, in place of those of the same names.
-fn set_storage(set: &StatefulSet, pod: &mut Pod, ordinal: i32) {
+pub(super) fn set_storage(set: &StatefulSet, pod: &mut Pod, ordinal: i32) {
     let claims = claims(set, ordinal);
     if claims.is_empty() {
         return;
@@ -108,22 +111,61 @@ pub(super) fn claims(set: &StatefulSet, ordinal: i32) -> Vec<(String, Persistent
     templates.map(claim).collect()
 }
 
+/// Whether a claim is one of those of a set, of whatever number.
+pub(super) fn is_claim_of(set: &StatefulSet, claim: &str) -> bool {
+    let templates = set.spec.iter().flat_map(|spec| spec.volume_claim_templates.iter().flatten());
+    let name = set.metadata.name.as_deref().unwrap_or_default();
+    templates.filter_map(|template| template.metadata.name.as_deref()).any(|volume| {
+        let number = claim.strip_prefix(volume).and_then(|rest| rest.strip_prefix('-')?.strip_prefix(name));
+        number.and_then(|rest| rest.strip_prefix('-')).is_some_and(|number| number.parse::<u32>().is_ok())
+    })
+}
+
+fn retention(set: &StatefulSet) -> Option<&StatefulSetPersistentVolumeClaimRetentionPolicy> {
+    set.spec.as_ref()?.persistent_volume_claim_retention_policy.as_ref()
+}
+
+/// Whether claims go with the set.
+fn goes_when_deleted(set: &StatefulSet) -> bool {
+    retention(set).and_then(|policy| policy.when_deleted.as_deref()) == Some("Delete")
+}
+
+/// Whether claims go with pods that are too many.
+pub(super) fn goes_when_scaled(set: &StatefulSet) -> bool {
+    retention(set).and_then(|policy| policy.when_scaled.as_deref()) == Some("Delete")
+}
+
+/// Whether a reference is to something of this name, be it the same or one from before.
+fn is_to(owner: &OwnerReference, us: &OwnerReference) -> bool {
+    (&owner.api_version, &owner.kind, &owner.name) == (&us.api_version, &us.kind, &us.name)
+}
+
+/// Whether a claim belongs to one of this name who is no more: it is about to go.
+pub(super) fn has_stale_owner(claim: &PersistentVolumeClaim, us: &OwnerReference) -> bool {
+    let mut owners = claim.metadata.owner_references.iter().flatten();
+    owners.find(|owner| is_to(owner, us)).is_some_and(|owner| owner.uid != us.uid)
+}
+
+/// Whether somebody else controls a claim that shall go with the set or the pod.
+pub(super) fn has_unexpected_controller(claim: &PersistentVolumeClaim, set: &StatefulSet, pod: &Pod) -> bool {
+    let us = [reference_to(set), reference_to(pod)];
+    let is_unexpected = |owner: &OwnerReference| match us.iter().find(|us| is_to(owner, us)) {
+        Some(us) => owner.uid != us.uid,
+        None => owner.controller == Some(true),
+    };
+    (goes_when_deleted(set) || goes_when_scaled(set))
+        && claim.metadata.owner_references.iter().flatten().any(is_unexpected)
+}
+
 /// Whom a claim must belong to so that it goes with the set, with the pod, or with neither; none if it does already.
 pub(super) fn new_owners(claim: &PersistentVolumeClaim, set: &StatefulSet, pod: &Pod) -> Option<Vec<OwnerReference>> {
-    let policy = set.spec.as_ref().and_then(|spec| spec.persistent_volume_claim_retention_policy.clone());
-    let policy = policy.unwrap_or_default();
-    let (when_deleted, when_scaled) =
-        (policy.when_deleted.as_deref() == Some("Delete"), policy.when_scaled.as_deref() == Some("Delete"));
+    let (when_deleted, when_scaled) = (goes_when_deleted(set), goes_when_scaled(set));
     let owners = claim.metadata.owner_references.clone().unwrap_or_default();
     let us = [reference_to(set), reference_to(pod)];
-    let is = |owner: &OwnerReference, us: &OwnerReference| {
-        (&owner.api_version, &owner.kind, &owner.name) == (&us.api_version, &us.kind, &us.name)
-    };
-    // A reference to one of us who is no more: the claim is about to go.
-    if owners.iter().any(|owner| us.iter().any(|us| is(owner, us) && owner.uid != us.uid)) {
+    if us.iter().any(|us| has_stale_owner(claim, us)) {
         return None;
     }
-    let mut wanted: Vec<_> = owners.iter().filter(|owner| !us.iter().any(|us| is(owner, us))).cloned().collect();
+    let mut wanted: Vec<_> = owners.iter().filter(|owner| !us.iter().any(|us| is_to(owner, us))).cloned().collect();
     let scaled_down =
         ordinal(set, pod).is_some_and(|ordinal| !set.spec.as_ref().is_some_and(|s| is_in_range(s, ordinal)));
     let taken = wanted.iter().any(|owner| owner.controller == Some(true));

@@ -224,10 +224,16 @@ async fn owners_that_are_not_there() {
     cluster.create("v1/configmaps", "default", owned(map("of-absent"), std::slice::from_ref(&absent))).await;
     cluster.create("v1/configmaps", "default", owned(map("of-wrong-uid"), &[wrong_uid])).await;
     cluster.create("v1/configmaps", "default", owned(map("of-elsewhere"), &[owner(&elsewhere, true)])).await;
+    let said = format!(
+        "Warning OwnerRefInvalidNamespace of-elsewhere: ownerRef [v1/ConfigMap, namespace: default, name: elsewhere, \
+         uid: {}] does not exist in namespace \"default\"",
+        elsewhere.uid()
+    );
     cluster.create("v1/configmaps", "default", owned(map("of-unknown"), &[unknown])).await;
     cluster.create("v1/configmaps", "default", owned(map("of-both"), &[owner(&real, true), absent])).await;
     let manager = cluster.manager(&[GC]);
     cluster.until("those without owners go", || async { left(&cluster).await == "of-both of-unknown real" }).await;
+    cluster.until(&said, || cluster.has_event(&said)).await;
     cluster
         .until("what is absent is forgotten", || async {
             owners(&cluster, "v1/configmaps", "of-both").await == ["real"]

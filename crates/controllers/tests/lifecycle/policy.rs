@@ -114,6 +114,32 @@ async fn budgets_follow_their_pods() {
 }
 
 #[tokio::test]
+async fn pods_of_several_budgets() {
+    let cluster = Cluster::new().await;
+    let _manager = cluster.manager(&[DISRUPTION]);
+    budget(&cluster, "one", json!({"minAvailable": 1})).await;
+    budget(&cluster, "two", json!({"minAvailable": 2, "selector": {"matchLabels": {"app": "one"}}})).await;
+    for name in ["a", "b"] {
+        pod_of(&cluster, name, "one", &[]).await;
+    }
+    let chosen = |name: &str, budget: &str| {
+        format!(
+            "Warning MultiplePodDisruptionBudgets {name}: Pod \"default\"/\"{name}\" matches multiple \
+             PodDisruptionBudgets.  Chose \"{budget}\" arbitrarily."
+        )
+    };
+    let (one, two) = (chosen("a", "one"), chosen("a", "two"));
+    cluster.until(&one, || async { cluster.has_event(&one).await || cluster.has_event(&two).await }).await;
+    // Whoever of them is looked at counts all of its pods.
+    let patch = Patch::Merge(json!({"metadata": {"labels": {"look": "again"}}}));
+    for name in ["one", "two"] {
+        cluster.api(BUDGETS, "default").patch(name, &patch).await.unwrap();
+    }
+    expect(&cluster, "one", "2 1 2 1 SufficientPods").await;
+    expect(&cluster, "two", "2 2 2 0 InsufficientPods").await;
+}
+
+#[tokio::test]
 async fn evictions_that_nobody_carries_out_are_forgotten() {
     let cluster = Cluster::new().await;
     let _manager = cluster.manager(&[DISRUPTION]);

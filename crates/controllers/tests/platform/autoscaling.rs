@@ -426,3 +426,35 @@ async fn no_two_scale_the_same_pods() {
     cluster.event("default", &format!("Warning AmbiguousSelector {message}")).await;
     running.kill();
 }
+
+#[tokio::test]
+async fn a_size_that_somebody_refuses() {
+    let cluster = Cluster::start().await;
+    let refusal = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403, "reason": "Forbidden",
+        "message": "not today"});
+    let scale = "PUT /apis/apps/v1/namespaces/default/deployments/web/scale";
+    cluster.elsewhere.lock().unwrap().insert(scale.to_owned(), refusal);
+    deployment(&cluster, 3).await;
+    measure(&cluster, 3, "600m");
+    let running = cluster.run(HPA);
+    autoscaler(&cluster, cpu(30), json!({})).await;
+    let reason = "New size: 6; reason: cpu resource utilization (percentage of request) above target";
+    cluster.event("default", &format!("Warning FailedRescale {reason}; error: not today")).await;
+    let condition = cluster
+        .until("it says so", || async {
+            let condition = condition(&cluster, "AbleToScale").await;
+            condition.starts_with("False FailedUpdateScale").then_some(condition)
+        })
+        .await;
+    let begins = "False FailedUpdateScale the HPA controller was unable to update the target scale: ";
+    assert!(condition.starts_with(begins) && condition.ends_with("not today"), "{condition}");
+    assert_eq!(replicas(&cluster).await, 3);
+    assert_eq!(status(&cluster).await["lastScaleTime"], Value::Null);
+    // It is tried again each 15 seconds, and not more often.
+    cluster.pass(&running, 5).await;
+    let before = running.requests();
+    cluster.pass(&running, 60).await;
+    let requests = running.requests() - before;
+    assert!(requests <= 5 * 5, "{requests} requests in a minute");
+    running.kill();
+}

@@ -33,7 +33,7 @@ const PATIENCE: usize = 20_000;
 /// How many turns without a request mean that nothing more happens.
 const QUIET: usize = 300;
 
-/// What others serve, by the beginnings of paths.
+/// What others serve, by the beginnings of paths, or of `METHOD path`. A `Status` has its code.
 pub type Elsewhere = Arc<Mutex<BTreeMap<String, Value>>>;
 
 /// What the loops ask of the server, counted; and a road that can be cut after so many writes.
@@ -47,10 +47,14 @@ pub struct Road {
 }
 
 impl Road {
-    fn elsewhere(&self, path: &str) -> Option<Response<Body>> {
+    fn elsewhere(&self, request: &Request<Bytes>) -> Option<Response<Body>> {
         let all = self.elsewhere.lock().unwrap();
-        let (_, value) = all.iter().find(|(begins, _)| path.starts_with(*begins))?;
-        Some(Response::new(Body::new(http_body_util::Full::new(Bytes::from(value.to_string())))))
+        let path = request.uri().path();
+        let line = format!("{} {path}", request.method());
+        let (_, value) = all.iter().find(|(begins, _)| path.starts_with(*begins) || line.starts_with(*begins))?;
+        let body = Body::new(http_body_util::Full::new(Bytes::from(value.to_string())));
+        let code = value["code"].as_u64().and_then(|code| u16::try_from(code).ok()).unwrap_or(200);
+        Some(Response::builder().status(code).body(body).unwrap())
     }
 }
 
@@ -71,7 +75,7 @@ impl Transport for Shared {
                     return std::future::pending().await;
                 }
             }
-            if let Some(answer) = road.elsewhere(request.uri().path()) {
+            if let Some(answer) = road.elsewhere(&request) {
                 return Ok(answer);
             }
             road.client.send(request).await

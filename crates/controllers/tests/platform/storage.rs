@@ -117,6 +117,15 @@ async fn a_claim_gets_the_smallest_volume_that_will_do() {
     let message = "host_path deleter only supports /tmp/.+ but received provided /data/huge";
     assert_eq!(failed["status"]["message"], message);
     cluster.event("default", &format!("Warning VolumeFailedDelete {message}")).await;
+    // Unless it was for a while only.
+    let passing = json!({"hostPath": {"path": "/tmp/passing"}});
+    volume(&cluster, "passing", "70Gi", "Delete", passing).await;
+    claim(&cluster, "e", "60Gi", json!({"storageClassName": ""})).await;
+    until_claim(&cluster, "e", "Bound").await;
+    cluster.merge::<PersistentVolumeClaim>("default", "e", json!({"metadata": {"finalizers": null}})).await;
+    cluster.delete::<PersistentVolumeClaim>("default", "e").await;
+    let goes = |volume: Value| volume.is_null() || volume["metadata"]["deletionTimestamp"].is_string();
+    cluster.until("it goes", || async { goes(get_volume(&cluster, "passing").await).then_some(()) }).await;
 
     cluster.pass(&running, 5).await;
     let before = running.requests();

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -32,8 +32,11 @@ pub(crate) struct Cluster {
     server: Server,
     manager: Option<Manager>,
     controllers: Vec<&'static str>,
-    /// Requests of the loops that were not reads.
+    /// Requests of the loops that were not reads, but for Events.
     pub(crate) writes: Arc<AtomicU64>,
+    /// All requests of the loops, but for watches: these end by themselves and are renewed each 5 to 10 minutes.
+    pub(crate) requests: Arc<AtomicU64>,
+    refused: Arc<Mutex<Vec<Refusal>>>,
     seed: u64,
 }
 
@@ -62,6 +65,8 @@ impl Cluster {
             manager: None,
             controllers: controllers.to_vec(),
             writes: Arc::default(),
+            requests: Arc::default(),
+            refused: Arc::default(),
             seed: 2,
         };
         cluster.start_manager(u64::MAX);
@@ -71,7 +76,13 @@ impl Cluster {
     /// Starts the loops. Once they have made `budget` writes they are cut off from the server.
     pub(crate) fn start_manager(&mut self, budget: u64) {
         let inner = Client::from_service(self.server.as_user(UserInfo::new("loops", ["system:masters"])));
-        let transport = Counted { inner, writes: Arc::clone(&self.writes), budget: Arc::new(AtomicU64::new(budget)) };
+        let transport = Counted {
+            inner,
+            writes: Arc::clone(&self.writes),
+            requests: Arc::clone(&self.requests),
+            refused: Arc::clone(&self.refused),
+            budget: Arc::new(AtomicU64::new(budget)),
+        };
         let client = Client::new(transport);
         self.seed += 1;
         let (clock, ids) = (Arc::new(self.clock.clone()), Arc::new(SeededIds::new(self.seed)));
@@ -98,6 +109,38 @@ impl Cluster {
         drop(_stopper);
         informers.shut_down();
         running.await.unwrap();
+    }
+
+    /// From now on requests of the loops with this method are refused if their path contains this.
+    pub(crate) fn refuse(&self, method: http::Method, path: &'static str) {
+        self.refused.lock().unwrap().push((method, path));
+    }
+
+    /// Nothing is refused any more.
+    pub(crate) fn relent(&self) {
+        self.refused.lock().unwrap().clear();
+    }
+
+    /// The reasons and messages of all Events.
+    pub(crate) async fn told(&self) -> Vec<(String, String)> {
+        let events = self.list::<k8s_openapi::api::core::v1::Event>().await.into_iter();
+        events.map(|event| (event.reason.unwrap_or_default(), event.message.unwrap_or_default())).collect()
+    }
+
+    pub(crate) async fn is_told(&self, reason: &str) -> bool {
+        self.told().await.iter().any(|(found, _)| found == reason)
+    }
+
+    /// How many requests the loops make in a minute in which nobody else does anything.
+    pub(crate) async fn requests_in_a_minute(&self) -> u64 {
+        let before = self.requests.load(Ordering::SeqCst);
+        for _ in 0..60 {
+            self.clock.advance(Duration::from_secs(1));
+            for _ in 0..20 {
+                self.breathe().await;
+            }
+        }
+        self.requests.load(Ordering::SeqCst) - before
     }
 
     pub(crate) fn api<K: Resource>(&self) -> Api<K> {
@@ -242,11 +285,16 @@ impl Drop for Node {
     }
 }
 
-/// Counts writes, and lets no more through than there shall be.
+/// A method, and a part of a path.
+type Refusal = (http::Method, &'static str);
+
+/// Counts requests, and lets no more writes through than there shall be.
 #[derive(Clone, Debug)]
 struct Counted {
     inner: Client,
     writes: Arc<AtomicU64>,
+    requests: Arc<AtomicU64>,
+    refused: Arc<Mutex<Vec<Refusal>>>,
     budget: Arc<AtomicU64>,
 }
 
@@ -257,6 +305,12 @@ impl Transport for Counted {
     ) -> BoxFuture<'static, Result<http::Response<capstan_client::Body>, capstan_client::Error>> {
         let this = self.clone();
         Box::pin(async move {
+            let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+            this.requests.fetch_add(u64::from(!is_watch), Ordering::SeqCst);
+            let is_meant = |(method, path): &Refusal| method == request.method() && request.uri().path().contains(path);
+            if this.refused.lock().unwrap().iter().any(is_meant) {
+                return Err(capstan_client::Error::Transport("refused".to_owned()));
+            }
             // Events are told on the side and change nothing.
             let is_write = request.method() != http::Method::GET && !request.uri().path().ends_with("/events");
             if is_write {

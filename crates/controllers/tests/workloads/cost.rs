@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use k8s_openapi::api::apps::v1::ReplicaSet;
 
-use crate::{cluster::Cluster, deployment::writes_in_a_minute};
+use crate::cluster::Cluster;
 
 #[tokio::test]
 async fn a_pod_costs_one_request() {
@@ -25,5 +25,5 @@ async fn a_pod_costs_one_request() {
     // One for each pod; and some for the status, which does not tell of each pod by itself.
     let writes = cluster.writes.load(Ordering::SeqCst) - before;
     assert!((120..=140).contains(&writes), "{writes} writes for {PODS} pods");
-    assert_eq!(writes_in_a_minute(&cluster).await, 0);
+    assert_eq!(cluster.requests_in_a_minute().await, 0);
 }

@@ -133,10 +133,10 @@ async fn rolls_out_rolls_back_and_pauses() {
 
     // When all is as it shall be nobody asks for anything.
     cluster.settle().await;
-    let before = cluster.writes.load(std::sync::atomic::Ordering::SeqCst);
+    let before = cluster.requests.load(std::sync::atomic::Ordering::SeqCst);
     cluster.clock.advance(Duration::from_secs(3600));
     cluster.settle().await;
-    assert_eq!(cluster.writes.load(std::sync::atomic::Ordering::SeqCst), before);
+    assert_eq!(cluster.requests.load(std::sync::atomic::Ordering::SeqCst), before);
 }
 
 #[tokio::test]
@@ -238,15 +238,15 @@ async fn what_cannot_be_made_is_told_and_tried_less_and_less() {
     let failure = condition(&failed, "ReplicaFailure").unwrap();
     assert_eq!((failure.status.as_str(), failure.reason.as_deref()), ("True", Some("FailedCreate")));
     assert!(failure.message.as_ref().unwrap().contains("none-such"), "{:?}", failure.message);
-    let before = cluster.writes.load(std::sync::atomic::Ordering::SeqCst);
+    let before = cluster.requests.load(std::sync::atomic::Ordering::SeqCst);
     for _ in 0..600 {
         cluster.clock.advance(Duration::from_secs(1));
         for _ in 0..20 {
             tokio::task::yield_now().await;
         }
     }
-    let writes = cluster.writes.load(std::sync::atomic::Ordering::SeqCst) - before;
-    assert!(writes < 40, "{writes} writes in ten minutes");
+    let requests = cluster.requests.load(std::sync::atomic::Ordering::SeqCst) - before;
+    assert!(requests < 40, "{requests} requests in ten minutes");
     cluster.settle().await;
     let events = cluster.list::<k8s_openapi::api::core::v1::Event>().await;
     assert!(events.iter().any(|event| event.reason.as_deref() == Some("FailedCreate")));
@@ -279,18 +279,6 @@ async fn replication_controllers_do_the_same() {
     cluster.until("all pods are gone", || async { cluster.list::<Pod>().await.is_empty() }).await;
 }
 
-/// How many writes the loops make in a minute in which nobody else does anything.
-pub(crate) async fn writes_in_a_minute(cluster: &Cluster) -> u64 {
-    let before = cluster.writes.load(std::sync::atomic::Ordering::SeqCst);
-    for _ in 0..60 {
-        cluster.clock.advance(Duration::from_secs(1));
-        for _ in 0..20 {
-            cluster.breathe().await;
-        }
-    }
-    cluster.writes.load(std::sync::atomic::Ordering::SeqCst) - before
-}
-
 #[tokio::test]
 async fn selectors_that_overlap_do_not_fight() {
     let cluster = Cluster::start(&LOOPS).await;
@@ -310,7 +298,7 @@ async fn selectors_that_overlap_do_not_fight() {
     }
     cluster.settle().await;
     assert_eq!(cluster.list::<Pod>().await.len(), 4, "each has its own");
-    assert_eq!(writes_in_a_minute(&cluster).await, 0);
+    assert_eq!(cluster.requests_in_a_minute().await, 0);
 }
 
 #[tokio::test]
@@ -333,8 +321,9 @@ async fn a_quota_that_is_used_up_is_told_and_costs_little() {
         cluster.clock.advance(Duration::from_secs(1));
         cluster.breathe().await;
     }
-    let writes = writes_in_a_minute(&cluster).await;
-    assert!(writes <= 4, "{writes} writes in a minute");
+    let requests = cluster.requests_in_a_minute().await;
+    // Two pairs are discovery: which kinds there are to count.
+    assert!(requests <= 8, "{requests} requests in a minute");
     // There is room again: it goes on by itself.
     cluster
         .change::<ResourceQuota>("few", |quota| {
@@ -343,4 +332,80 @@ async fn a_quota_that_is_used_up_is_told_and_costs_little() {
         .await;
     cluster.clock.advance(Duration::from_secs(1_000));
     cluster.until_object("web", is_done).await;
+}
+
+#[tokio::test]
+async fn a_replica_set_that_cannot_be_made_is_told_of() {
+    let cluster = Cluster::start(&LOOPS).await;
+    let _node = cluster.play_node();
+    cluster.refuse(http::Method::POST, "/replicasets");
+    cluster.create::<Deployment>(&web(1, "one", "")).await;
+    let failed = cluster
+        .until_object("web", |deployment: &Deployment| reason(deployment, "Progressing") == "ReplicaSetCreateError")
+        .await;
+    let failure = condition(&failed, "Progressing").unwrap();
+    let message = failure.message.clone().unwrap();
+    assert_eq!(failure.status, "False");
+    assert!(message.starts_with("Failed to create new replica set \"web-"), "{message}");
+    cluster.until("it is told", || cluster.is_told("ReplicaSetCreateError")).await;
+    assert!(cluster.told().await.contains(&("ReplicaSetCreateError".to_owned(), message)));
+    cluster.relent();
+    cluster.clock.advance(Duration::from_secs(60));
+    cluster.until_object("web", is_done).await;
+}
+
+#[tokio::test]
+async fn a_name_that_is_taken_makes_another() {
+    let first = Cluster::start(&LOOPS).await;
+    first.create::<Deployment>(&web(1, "one", "")).await;
+    first.until("its ReplicaSet is there", || async { first.list::<ReplicaSet>().await.len() == 1 }).await;
+    let taken = first.list::<ReplicaSet>().await[0].metadata.name.clone().unwrap();
+
+    let cluster = Cluster::start(&LOOPS).await;
+    let _node = cluster.play_node();
+    cluster
+        .create::<ReplicaSet>(&format!(
+            "{{apiVersion: apps/v1, kind: ReplicaSet, metadata: {{name: {taken}}},
+               spec: {{replicas: 0, selector: {{matchLabels: {{app: other}}}},
+               template: {{metadata: {{labels: {{app: other}}}}, spec: {{containers: [{{name: c, image: i}}]}}}}}}}}"
+        ))
+        .await;
+    cluster.create::<Deployment>(&web(1, "one", "")).await;
+    let done = cluster.until_object("web", is_done).await;
+    assert_eq!(done.status.unwrap().collision_count, Some(1));
+    let names = cluster.list::<ReplicaSet>().await.into_iter().filter_map(|set| set.metadata.name);
+    assert_eq!(names.filter(|name| name.starts_with("web-") && *name != taken).count(), 1);
+}
+
+#[tokio::test]
+async fn ready_for_long_enough() {
+    let cluster = Cluster::start(&LOOPS).await;
+    let _node = cluster.play_node();
+    let careful = "minReadySeconds: 30, strategy: {rollingUpdate: {maxSurge: 1, maxUnavailable: 0}},";
+    cluster.create::<Deployment>(&web(2, "one", careful)).await;
+    let ready = |count| {
+        move |deployment: &Deployment| {
+            let status = deployment.status.clone().unwrap_or_default();
+            status.ready_replicas == Some(count) && status.observed_generation == deployment.metadata.generation
+        }
+    };
+    let waiting = cluster.until_object("web", ready(2)).await;
+    assert_eq!(waiting.status.unwrap().available_replicas, None);
+    cluster.clock.advance(Duration::from_secs(20));
+    cluster.settle().await;
+    assert_eq!(reason(&cluster.get("web").await, "Available"), "MinimumReplicasUnavailable");
+    cluster.clock.advance(Duration::from_secs(11));
+    cluster.until_object("web", is_done).await;
+    // None of the old ones goes before a new one is available.
+    set_image(&cluster, "two").await;
+    cluster.until_object("web", ready(3)).await;
+    cluster.clock.advance(Duration::from_secs(20));
+    cluster.settle().await;
+    assert_eq!(sizes(&cluster).await, of(&[("1", 2), ("2", 1)]));
+    for _ in 0..2 {
+        cluster.clock.advance(Duration::from_secs(31));
+        cluster.settle().await;
+    }
+    cluster.until_object("web", is_done).await;
+    assert_eq!(sizes(&cluster).await, of(&[("1", 0), ("2", 2)]));
 }

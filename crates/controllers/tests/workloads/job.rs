@@ -35,7 +35,7 @@ pub(crate) async fn end(cluster: &Cluster, pod: &Pod, code: i32) {
 }
 
 /// Those that have not ended.
-async fn alive(cluster: &Cluster) -> Vec<Pod> {
+pub(crate) async fn alive(cluster: &Cluster) -> Vec<Pod> {
     let pods = cluster.list::<Pod>().await;
     let alive = |pod: &Pod| {
         let phase = pod.status.as_ref().and_then(|status| status.phase.clone()).unwrap_or_default();
@@ -44,21 +44,21 @@ async fn alive(cluster: &Cluster) -> Vec<Pod> {
     pods.into_iter().filter(alive).collect()
 }
 
-async fn until_alive(cluster: &Cluster, count: usize) -> Vec<Pod> {
+pub(crate) async fn until_alive(cluster: &Cluster, count: usize) -> Vec<Pod> {
     cluster.until(&format!("{count} pods are alive"), || async { alive(cluster).await.len() == count }).await;
     alive(cluster).await
 }
 
-fn conditions(job: &Job) -> Vec<(String, String)> {
+pub(crate) fn conditions(job: &Job) -> Vec<(String, String)> {
     let conditions = job.status.iter().flat_map(|status| status.conditions.iter().flatten());
     conditions.map(|c| (c.type_.clone(), c.reason.clone().unwrap_or_default())).collect()
 }
 
-fn has(job: &Job, kind: &str) -> bool {
+pub(crate) fn has(job: &Job, kind: &str) -> bool {
     conditions(job).iter().any(|(found, _)| found == kind)
 }
 
-fn index(pod: &Pod) -> &str {
+pub(crate) fn index(pod: &Pod) -> &str {
     &pod.metadata.annotations.as_ref().unwrap()["batch.kubernetes.io/job-completion-index"]
 }
 
@@ -308,6 +308,8 @@ async fn a_pod_without_an_owner_is_taken_and_one_of_another_is_not() {
     };
     cluster.create::<Pod>(&pod("stray", "w")).await;
     cluster.create::<Pod>(&pod("stranger", "x")).await;
+    let owner = "ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: a, uid: u, controller: true}],";
+    cluster.create::<Pod>(&pod("foreign", "x").replace("labels", &format!("{owner} labels"))).await;
     // The informer of pods has them before there is a Job that could count without them.
     cluster.settle().await;
     let by_hand = "manualSelector: true, selector: {matchLabels: {app: w}},";
@@ -318,10 +320,30 @@ async fn a_pod_without_an_owner_is_taken_and_one_of_another_is_not() {
     cluster.settle().await;
     assert!(!owned(&cluster.get::<Pod>("stranger").await));
     let stray: Pod = cluster.get("stray").await;
-    assert_eq!(cluster.list::<Pod>().await.len(), 2, "the one that was taken is enough");
+    assert_eq!(cluster.list::<Pod>().await.len(), 3, "the one that was taken is enough");
     end(&cluster, &stray, 0).await;
     let done = cluster.until_object("work", |job: &Job| has(job, "Complete")).await;
     assert_eq!(done.status.unwrap().succeeded, Some(1));
     // Its finalizer was that of a Job that nobody knows: it goes as well.
     cluster.until_object("stray", |pod: &Pod| pod.metadata.finalizers.is_none()).await;
+    cluster.settle().await;
+    assert!(cluster.get::<Pod>("stranger").await.metadata.finalizers.is_none(), "nobody will ever count it");
+    assert!(cluster.get::<Pod>("foreign").await.metadata.finalizers.is_some(), "that is for its owner to decide");
+}
+
+#[tokio::test]
+async fn tries_again_within_a_minute() {
+    let cluster = Cluster::start(&["job-controller"]).await;
+    cluster.refuse(http::Method::POST, "/pods");
+    cluster.create::<Job>(&job("")).await;
+    for _ in 0..360 {
+        cluster.clock.advance(Duration::from_secs(10));
+        cluster.breathe().await;
+    }
+    assert!(cluster.is_told("FailedCreate").await);
+    let requests = cluster.requests_in_a_minute().await;
+    assert!((1..=3).contains(&requests), "{requests} requests in a minute");
+    cluster.relent();
+    cluster.clock.advance(Duration::from_secs(60));
+    until_alive(&cluster, 1).await;
 }

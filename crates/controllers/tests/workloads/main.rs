@@ -10,4 +10,5 @@ mod cronjob;
 mod daemonset;
 mod deployment;
 mod job;
+mod job_limits;
 mod statefulset;

@@ -1,5 +1,6 @@
 //! StatefulSets.
 
+use capstan_api::options::DeleteOptions;
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, StatefulSet},
     core::v1::{PersistentVolumeClaim, Pod},
@@ -148,4 +149,115 @@ async fn what_is_broken_does_not_stop_its_own_replacement() {
     let _node = cluster.play_node();
     cluster.until_object("web", is_done).await;
     assert_eq!(pods(&cluster).await, ["web-0 two", "web-1 two", "web-2 two"]);
+}
+
+#[tokio::test]
+async fn a_claim_that_is_about_to_go_is_not_used_again() {
+    let loops =
+        ["statefulset-controller", "garbage-collector-controller", "persistentvolumeclaim-protection-controller"];
+    let cluster = Cluster::start(&loops).await;
+    // On a node, so that who is deleted is given time.
+    let text = web("persistentVolumeClaimRetentionPolicy: {whenScaled: Delete, whenDeleted: Retain},")
+        .replace("spec: {containers", "spec: {nodeName: some, containers")
+        .replace("replicas: 3", "replicas: 2");
+    let node = cluster.play_node();
+    cluster.create::<StatefulSet>(&text).await;
+    cluster.until_object("web", is_done).await;
+    let before = cluster.get::<PersistentVolumeClaim>("data-web-1").await.metadata.uid;
+    drop(node);
+    let scale = async |count| {
+        cluster.change::<StatefulSet>("web", |set| set.spec.as_mut().unwrap().replicas = Some(count)).await;
+    };
+    scale(1).await;
+    cluster.until_object("web-1", |pod: &Pod| pod.metadata.deletion_timestamp.is_some()).await;
+    scale(2).await;
+    cluster.settle().await;
+    assert_eq!(claims(&cluster).await[1], ("data-web-1".to_owned(), vec!["web-1".to_owned()]));
+
+    cluster.refuse(http::Method::DELETE, "/persistentvolumeclaims/");
+    let now = DeleteOptions { grace_period_seconds: Some(0), ..DeleteOptions::default() };
+    cluster.api::<Pod>().delete("web-1", &now).await.unwrap();
+    cluster.settle().await;
+    assert_eq!(pods(&cluster).await, ["web-0 one"], "it would lose its claim");
+    cluster.relent();
+    cluster.clock.advance(std::time::Duration::from_secs(60));
+    cluster.until("it is made again", || async { pods(&cluster).await.len() == 2 }).await;
+    assert_ne!(
+        cluster.get::<PersistentVolumeClaim>("data-web-1").await.metadata.uid,
+        before,
+        "with a claim of its own"
+    );
+    cluster.settle().await;
+    assert_eq!(claims(&cluster).await[1], ("data-web-1".to_owned(), vec![]));
+}
+
+#[tokio::test]
+async fn volumes_that_are_not_as_they_must_be_are_told_of() {
+    let cluster = Cluster::start(&["statefulset-controller"]).await;
+    cluster
+        .create::<Pod>(
+            "{apiVersion: v1, kind: Pod, metadata: {name: web-0, labels: {app: web}},
+              spec: {containers: [{name: c, image: one}]}}",
+        )
+        .await;
+    let _node = cluster.play_node();
+    cluster.create::<StatefulSet>(&web("")).await;
+    cluster.until("it is told", || cluster.is_told("FailedUpdate")).await;
+    assert!(!cluster.is_told("SuccessfulUpdate").await);
+    assert_eq!(claims(&cluster).await[0].0, "data-web-0");
+}
+
+#[tokio::test]
+async fn replaced_only_when_deleted_and_revisions_that_are_kept() {
+    let cluster = Cluster::start(&["statefulset-controller"]).await;
+    let _node = cluster.play_node();
+    cluster.create::<StatefulSet>(&web("updateStrategy: {type: OnDelete}, revisionHistoryLimit: 1,")).await;
+    cluster.until_object("web", is_done).await;
+    let set_image = async |image: &str| {
+        cluster
+            .change::<StatefulSet>("web", |set| {
+                let spec = set.spec.as_mut().unwrap().template.spec.as_mut().unwrap();
+                spec.containers[0].image = Some(image.to_owned());
+            })
+            .await;
+        cluster.settle().await;
+    };
+    set_image("two").await;
+    assert_eq!(pods(&cluster).await, ["web-0 one", "web-1 one", "web-2 one"]);
+    cluster.api::<Pod>().delete("web-1", &DeleteOptions::default()).await.unwrap();
+    cluster.until("it is replaced", || async { pods(&cluster).await == ["web-0 one", "web-1 two", "web-2 one"] }).await;
+    cluster.settle().await;
+    let status = cluster.get::<StatefulSet>("web").await.status.unwrap();
+    assert_eq!((status.current_replicas, status.updated_replicas), (Some(2), Some(1)));
+    // Those that pods are of are kept, and of the others the newest.
+    for image in ["three", "four", "five"] {
+        set_image(image).await;
+    }
+    let mut numbers: Vec<i64> = cluster.list::<ControllerRevision>().await.iter().map(|r| r.revision).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, [1, 2, 4, 5]);
+}
+
+#[tokio::test]
+async fn a_claim_that_somebody_else_controls_is_left_to_them() {
+    let cluster = Cluster::start(&["statefulset-controller"]).await;
+    cluster
+        .create::<PersistentVolumeClaim>(
+            "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data-web-0,
+                ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: other, uid: u, controller: true}]},
+              spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}",
+        )
+        .await;
+    cluster.settle().await;
+    let _node = cluster.play_node();
+    let policy = "persistentVolumeClaimRetentionPolicy: {whenScaled: Retain, whenDeleted: Delete},";
+    cluster.create::<StatefulSet>(&web(policy)).await;
+    cluster.until_object("web", is_done).await;
+    let message = "PersistentVolumeClaim data-web-0 has a conflicting OwnerReference that acts as a manging controller, \
+                   the retention policy is ignored for this claim";
+    cluster.until("it is told", || cluster.is_told("ConflictingController")).await;
+    assert!(cluster.told().await.contains(&("ConflictingController".to_owned(), message.to_owned())));
+    cluster.settle().await;
+    assert_eq!(claims(&cluster).await[0].1, ["other"]);
+    assert_eq!(claims(&cluster).await[1].1, ["web"]);
 }
