@@ -53,7 +53,7 @@ pub(crate) async fn bootstrap(registry: &Registry, allocator: &Allocator, config
 /// What every cluster has, as far as it is not there. A server that starts waits for nothing else so long, so two look
 /// after it; which of them is faster changes nothing.
 fn of_every_cluster(registry: &Registry) -> Result<Vec<Write>, Status> {
-    let rbac = bootstrap::rbac().into_iter().filter(|object| kind_of(object) != "ClusterRole");
+    let rbac = bootstrap::rbac_of(|kind, _| kind != "ClusterRole");
     let objects = bootstrap::objects().into_iter().chain(bootstrap::cluster_roles()).chain(rbac);
     let mut first: Vec<(Value, String)> = objects.map(|object| (object, registry.ids.uid())).collect();
     let second = first.split_off(first.len() / 2);

@@ -44,10 +44,22 @@ const OBJECTS: &str = include_str!("objects.jsonl");
 /// The policy: ClusterRoles, Roles, ClusterRoleBindings, RoleBindings, in the order in which they are to be created.
 #[must_use]
 pub fn rbac() -> Vec<Value> {
-    let mut objects: Vec<Value> = Vec::new();
+    rbac_of(|_, _| true)
+}
+
+/// Those of the policy that are wanted, by kind and name: a start reads each of them once.
+pub(crate) fn rbac_of(wanted: impl Fn(&str, &str) -> bool) -> Vec<Value> {
+    let (mut objects, mut takes): (Vec<Value>, bool) = (Vec::new(), false);
     for line in RBAC.lines() {
         match line.strip_prefix("  ") {
-            None => objects.push(object(line)),
+            None => {
+                let (kind, rest) = line.split_once(' ').unwrap_or((line, ""));
+                takes = wanted(kind, rest.split(' ').next().unwrap_or_default());
+                if takes {
+                    objects.push(object(line));
+                }
+            }
+            Some(_) if !takes => {}
             Some(item) => {
                 let last = objects.last_mut().and_then(Value::as_object_mut).expect("an object comes before its items");
                 let (field, item) =

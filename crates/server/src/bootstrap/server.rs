@@ -304,8 +304,7 @@ pub fn aggregate_cluster_roles(roles: &mut [Value]) -> Result<(), String> {
 /// The ClusterRoles of the policy, those that are made of others with their rules.
 #[must_use]
 pub fn cluster_roles() -> Vec<Value> {
-    let mut roles = super::rbac();
-    roles.retain(|object| object.get("kind").and_then(Value::as_str) == Some("ClusterRole"));
+    let mut roles = super::rbac_of(|kind, _| kind == "ClusterRole");
     aggregate_cluster_roles(&mut roles).expect("the committed selectors are valid");
     roles
 }

@@ -45,12 +45,8 @@ pub struct NodeAuthorizer {
 impl Default for NodeAuthorizer {
     /// One that knows no objects, with the rules of the cluster role `system:node`.
     fn default() -> Self {
-        let name = |role: &Value| {
-            role.get("metadata").and_then(|meta| meta.get("name")).and_then(Value::as_str) == Some("system:node")
-        };
-        let is_role = |role: &Value| role.get("kind").and_then(Value::as_str) == Some("ClusterRole");
-        let role = bootstrap::rbac().into_iter().find(|role| is_role(role) && name(role));
-        NodeAuthorizer::new(role.map(|role| PolicyRule::list_of(&role)).unwrap_or_default())
+        let role = bootstrap::rbac_of(|kind, name| (kind, name) == ("ClusterRole", "system:node"));
+        NodeAuthorizer::new(role.first().map(PolicyRule::list_of).unwrap_or_default())
     }
 }
 
