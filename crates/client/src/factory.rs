@@ -8,14 +8,17 @@ use std::{
     time::Duration,
 };
 
-use capstan_api::{GroupVersionResource, Resource, Unstructured, object::Object, partial::PartialObjectMetadata};
+use capstan_api::{
+    GroupVersionResource, Resource, Scope, Unstructured, builtin, object::Object, partial::PartialObjectMetadata,
+};
 use capstan_clock::{SharedClock, SharedIds};
 
 use crate::{BoxFuture, Client, ListerWatcher, SharedIndexInformer, reflector::machine::Config};
 
 /// Knows how to list and watch any resource.
 pub trait ListerWatchers: fmt::Debug + Send + Sync + 'static {
-    /// What lists and watches a resource in a namespace, or in all of them when that is empty.
+    /// What lists and watches a resource in a namespace, or in all of them when that is empty; it is for kinds that live
+    /// in none.
     fn lister_watcher(&self, resource: &GroupVersionResource, namespace: &str) -> Arc<dyn ListerWatcher>;
 
     /// The same for their metadata alone. Who knows nothing better brings whole objects.
@@ -67,6 +70,7 @@ pub struct InformerOptions {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct InformerKey {
     resource: GroupVersionResource,
+    scope: Scope,
     options: InformerOptions,
     of: TypeId,
 }
@@ -116,7 +120,7 @@ impl SharedInformerFactory {
         SharedInformerFactory::new(Arc::new(client.clone()), clock, ids)
     }
 
-    /// Only this namespace.
+    /// Only this namespace. Kinds that live in none are there all the same.
     #[must_use]
     pub fn namespace(mut self, namespace: &str) -> Self {
         namespace.clone_into(&mut self.namespace);
@@ -146,7 +150,7 @@ impl SharedInformerFactory {
 
     /// The informer of a type.
     pub fn informer<K: Object + Resource>(&self) -> SharedIndexInformer<K> {
-        self.informer_of(K::gvr())
+        self.informer_scoped(K::gvr(), K::SCOPE)
     }
 
     /// The informer of any resource, without its type.
@@ -156,7 +160,7 @@ impl SharedInformerFactory {
 
     /// The informer of the metadata alone of any resource.
     pub fn for_metadata(&self, resource: GroupVersionResource) -> SharedIndexInformer<PartialObjectMetadata> {
-        self.informer_with(resource, InformerOptions::default())
+        self.informer_of(resource)
     }
 
     /// The informer of a resource, whose objects are read as `K`.
@@ -164,18 +168,43 @@ impl SharedInformerFactory {
         self.informer_with(resource, InformerOptions::default())
     }
 
+    /// The same, for those who know where its objects live.
+    pub fn informer_scoped<K: Object>(&self, resource: GroupVersionResource, scope: Scope) -> SharedIndexInformer<K> {
+        self.made(&mut self.lock(), resource, scope, InformerOptions::default())
+    }
+
     /// The informer of a part of the objects of a resource. For each part there is one.
+    ///
+    /// Resources that are neither built in nor known to this factory already are taken to live in namespaces.
     pub fn informer_with<K: Object>(
         &self,
         resource: GroupVersionResource,
         options: InformerOptions,
     ) -> SharedIndexInformer<K> {
+        let mut informers = self.lock();
+        let in_cluster = builtin::resource(&resource).is_some_and(|row| !row.namespaced)
+            || informers.keys().any(|key| key.resource == resource && key.scope == Scope::Cluster);
+        let scope = if in_cluster { Scope::Cluster } else { Scope::Namespaced };
+        self.made(&mut informers, resource, scope, options)
+    }
+
+    fn made<K: Object>(
+        &self,
+        informers: &mut HashMap<InformerKey, Entry>,
+        resource: GroupVersionResource,
+        scope: Scope,
+        mut options: InformerOptions,
+    ) -> SharedIndexInformer<K> {
+        let namespace = match scope {
+            Scope::Namespaced => options.namespace.unwrap_or_else(|| self.namespace.clone()),
+            Scope::Cluster => String::new(),
+        };
+        options.namespace = Some(namespace.clone());
         let of = TypeId::of::<K>();
         let new = |key: &InformerKey| {
-            let namespace = key.options.namespace.as_deref().unwrap_or(&self.namespace);
             let source = match of == TypeId::of::<PartialObjectMetadata>() {
-                true => self.source.metadata_lister_watcher(&key.resource, namespace),
-                false => self.source.lister_watcher(&key.resource, namespace),
+                true => self.source.metadata_lister_watcher(&key.resource, &namespace),
+                false => self.source.lister_watcher(&key.resource, &namespace),
             };
             let mut config = self.config.clone();
             let InformerOptions { label_selector, field_selector, .. } = key.options.clone();
@@ -184,8 +213,7 @@ impl SharedInformerFactory {
             let (clock, ids) = (Arc::clone(&self.clock), Arc::clone(&self.ids));
             SharedIndexInformer::<K>::with_resync(source, config, clock, ids, self.resync)
         };
-        let key = InformerKey { resource, options, of };
-        let mut informers = self.lock();
+        let key = InformerKey { resource, scope, options, of };
         let entry =
             informers.entry(key.clone()).or_insert_with(|| Entry { informer: Box::new(new(&key)), started: false });
         let known = entry.informer.as_any().downcast_ref::<SharedIndexInformer<K>>();

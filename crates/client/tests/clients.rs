@@ -14,7 +14,7 @@ use capstan_api::{
     options::{DeleteOptions, ListOptions},
 };
 use capstan_client::{
-    Api, Body, BoxFuture, CachedDiscovery, Client, DeferredRESTMapper, Error, Event, InformerOptions, Patch,
+    Api, Body, BoxFuture, CachedDiscovery, Client, DeferredRESTMapper, Error, Event, InformerOptions, Key, Patch,
     SharedInformerFactory, Transport, retry_on_conflict, wait::conditions,
 };
 use capstan_clock::{ManualClock, SeededIds};
@@ -364,8 +364,13 @@ async fn informers_of_parts_and_of_metadata() {
         let again = factory.informer_with::<ConfigMap>(gvr.clone(), one);
         let untyped = factory.for_resource(gvr.clone());
         let metadata = factory.for_metadata(gvr);
+        // A namespace means nothing to kinds that live in none, whoever asks for them.
+        let namespaces = factory.informer::<Namespace>();
+        let untyped_namespaces = factory.for_resource(GroupVersionResource::new("", "v1", "namespaces"));
         factory.start();
         assert!(factory.wait_for_cache_sync().await);
+        assert!(namespaces.lister().get(&Key::new("", "default")).is_some());
+        assert!(untyped_namespaces.lister().get(&Key::new("", "default")).is_some());
         for name in ["one", "two"] {
             drop(maps.delete(name, &DeleteOptions::default()).await);
             maps.create(&config_map(name, "1")).await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use capstan_api::{GroupKind, GroupVersion, object::Object};
+use capstan_api::{GroupKind, GroupVersion, Scope, object::Object};
 use capstan_client::{Change, Deleted, Key, ResourceEventHandler};
 
 use crate::workqueue::{AddOpts, LOW_PRIORITY, PriorityQueue};
@@ -30,14 +30,16 @@ pub fn enqueue_request_for_object<K: Object>(
     Enqueue { queue, keys: |object: &K| vec![Key::of(object)], only_itself: true }
 }
 
-/// Adds the owners of a kind; only the one that controls the object if `only_controller`.
+/// Adds the owners of a kind; only the one that controls the object if `only_controller`. Where the owners live is
+/// theirs to say: those of the cluster own objects in any namespace.
 pub fn enqueue_request_for_owner<K: Object>(
     queue: PriorityQueue<Key>,
     owner: GroupKind,
+    scope: Scope,
     only_controller: bool,
 ) -> Enqueue<impl Fn(&K) -> Vec<Key> + Send + 'static> {
     enqueue_requests_from_map_func(queue, move |object: &K| {
-        let namespace = object.identity().namespace;
+        let namespace = if scope == Scope::Namespaced { object.identity().namespace } else { "" };
         let owners = object.owners();
         let owners = owners.iter().filter(|reference| {
             let group_version = reference.api_version.parse::<GroupVersion>();
@@ -156,13 +158,15 @@ mod tests {
 
     #[tokio::test]
     async fn owners_are_asked() {
-        let owner =
-            |queue, only| enqueue_request_for_owner::<Unstructured>(queue, GroupKind::new("apps", "ReplicaSet"), only);
+        let of = GroupKind::new("apps", "ReplicaSet");
+        let owner = |queue, only| enqueue_request_for_owner::<Unstructured>(queue, of.clone(), Scope::Namespaced, only);
         let one =
             object(1, &["apps/v1 ReplicaSet a*", "apps/v2 ReplicaSet b", "v1 ReplicaSet c", "apps/v1 Deployment d"]);
         let other = object(2, &["apps/v1 ReplicaSet e*"]);
         check(|queue| owner(queue, false).on_add(&one, false), &[("ns/a", 0), ("ns/b", 0)]).await;
         check(|queue| owner(queue, true).on_add(&one, false), &[("ns/a", 0)]).await;
         check(|queue| owner(queue, true).on_update(&one, &other), &[("ns/e", 0), ("ns/a", 0)]).await;
+        let cluster = |queue| enqueue_request_for_owner::<Unstructured>(queue, of.clone(), Scope::Cluster, true);
+        check(|queue| cluster(queue).on_add(&one, false), &[("a", 0)]).await;
     }
 }

@@ -123,11 +123,10 @@ impl Context {
 
     /// The informer of a kind, which is started if it was not. It may not have heard of all objects yet.
     pub fn informer<K: Object + Resource>(&self) -> SharedIndexInformer<K> {
-        self.informer_of(K::gvr())
+        self.started(self.inner.informers.informer())
     }
 
-    fn informer_of<K: Object>(&self, resource: GroupVersionResource) -> SharedIndexInformer<K> {
-        let informer = self.inner.informers.informer_of(resource);
+    fn started<K: Object>(&self, informer: SharedIndexInformer<K>) -> SharedIndexInformer<K> {
         if !informer.has_synced() {
             self.inner.informers.start();
         }
@@ -167,7 +166,7 @@ impl Context {
     /// # Errors
     /// The cache has not heard of all objects yet, so that nothing can be said; to be tried again.
     pub fn dynamic_lister(&self, resource: GroupVersionResource) -> Result<Lister<Unstructured>, ReconcileError> {
-        synced(self.informer_of(resource.clone()), &resource)
+        synced(self.started(self.inner.informers.informer_of(resource.clone())), &resource)
     }
 
     /// Creates an object on the server.

@@ -2,7 +2,9 @@
 
 use std::{fmt, future::Future, marker::PhantomData, pin::Pin, sync::Arc, time::Duration};
 
-use capstan_api::{GroupKind, GroupVersionKind, GroupVersionResource, Resource, Unstructured, object::Object};
+use capstan_api::{
+    GroupKind, GroupVersionKind, GroupVersionResource, Resource, Scope, Unstructured, builtin, object::Object,
+};
 use capstan_client::{
     BoxFuture, Key, SharedInformerFactory,
     beat::{Either, race},
@@ -60,6 +62,7 @@ pub struct Controller<R: Reconciler> {
     reconciler: R,
     resource: GroupVersionResource,
     owner: GroupKind,
+    scope: Scope,
     predicate: Predicate<R::Object>,
     sources: Vec<Source>,
     limiter: Option<Limiter>,
@@ -77,24 +80,35 @@ impl<R: Reconciler> fmt::Debug for Controller<R> {
 impl<R: Reconciler<Object: Resource>> Controller<R> {
     /// A controller for the reconciler's kind, named after it. One key at a time, and the usual rate limits.
     pub fn new(reconciler: R) -> Self {
-        Controller::of(reconciler, R::Object::gvr(), &R::Object::gvk())
+        Controller::of(reconciler, R::Object::gvr(), &R::Object::gvk(), R::Object::SCOPE)
     }
 }
 
 impl<R: Reconciler<Object = Unstructured>> Controller<R> {
-    /// A controller for any kind, without its type.
+    /// A controller for any kind, without its type. Kinds that are not built in are taken to live in namespaces, until
+    /// [`cluster_scoped`](Self::cluster_scoped) says otherwise.
     pub fn dynamic(reconciler: R, resource: GroupVersionResource, kind: &GroupVersionKind) -> Self {
-        Controller::of(reconciler, resource, kind)
+        let in_cluster = builtin::resource(&resource).is_some_and(|row| !row.namespaced);
+        let scope = if in_cluster { Scope::Cluster } else { Scope::Namespaced };
+        Controller::of(reconciler, resource, kind, scope)
+    }
+
+    /// The kind lives in the cluster itself. To be said before [`owns`](Self::owns).
+    #[must_use]
+    pub fn cluster_scoped(mut self) -> Self {
+        self.scope = Scope::Cluster;
+        self
     }
 }
 
 impl<R: Reconciler> Controller<R> {
-    fn of(reconciler: R, resource: GroupVersionResource, kind: &GroupVersionKind) -> Self {
+    fn of(reconciler: R, resource: GroupVersionResource, kind: &GroupVersionKind, scope: Scope) -> Self {
         Controller {
             name: kind.kind.to_lowercase(),
             reconciler,
             resource,
             owner: GroupKind { group: kind.group.clone(), kind: kind.kind.clone() },
+            scope,
             predicate: Predicate::all(),
             sources: Vec::new(),
             limiter: None,
@@ -127,9 +141,9 @@ impl<R: Reconciler> Controller<R> {
     /// The same, but only these changes.
     #[must_use]
     pub fn owns_with<K: Object + Resource>(self, predicate: Predicate<K>) -> Self {
-        let owner = self.owner.clone();
+        let (owner, scope) = (self.owner.clone(), self.scope);
         self.source(move |informers, queue, _| {
-            let handler = handler::enqueue_request_for_owner::<K>(queue, owner, true);
+            let handler = handler::enqueue_request_for_owner::<K>(queue, owner, scope, true);
             let registration = informers.informer::<K>().add_event_handler(Filtered { predicate, handler });
             Box::pin(async move { registration.wait_for_sync().await })
         })
@@ -245,7 +259,7 @@ impl<R: Reconciler> Controller<R> {
         let queue = PriorityQueue::new(Arc::clone(&clock), limiter);
         let (informers, stop) = (ctx.informers(), ctx.stop().clone());
         let handler = handler::enqueue_request_for_object::<R::Object>(queue.clone());
-        let own = informers.informer_of::<R::Object>(self.resource);
+        let own = informers.informer_scoped::<R::Object>(self.resource, self.scope);
         let own = own.add_event_handler(Filtered { predicate: self.predicate, handler });
         let mut syncs: Vec<BoxFuture<'static, ()>> = vec![Box::pin(async move { own.wait_for_sync().await })];
         syncs.extend(self.sources.into_iter().map(|source| source(informers, queue.clone(), &stop)));
