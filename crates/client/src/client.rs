@@ -112,6 +112,18 @@ impl Client {
         self.with(|inner| inner.limiter = Some(Arc::new(RateLimiter::new(qps, burst))))
     }
 
+    /// The same, with a bucket of its own if requests are limited: those of others do not keep its own waiting.
+    #[must_use]
+    pub fn with_own_rate_limit(&self) -> Self {
+        self.with(|inner| inner.limiter = inner.limiter.as_ref().map(|limiter| Arc::new(limiter.another())))
+    }
+
+    /// The same, over what `around` makes of its road: each attempt passes there, after all waiting.
+    #[must_use]
+    pub fn with_transport<T: Transport>(&self, around: impl FnOnce(SharedTransport) -> T) -> Self {
+        self.with(|inner| inner.transport = Arc::new(around(Arc::clone(&inner.transport))))
+    }
+
     /// The same, giving up requests that take longer. Watches and other streams are given up only if they do not begin.
     #[must_use]
     pub fn with_timeout(&self, timeout: Duration) -> Self {

@@ -2,7 +2,7 @@
 
 use std::{
     any::{Any, TypeId},
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -13,7 +13,10 @@ use capstan_api::{
 };
 use capstan_clock::{SharedClock, SharedIds};
 
-use crate::{BoxFuture, Client, ListerWatcher, SharedIndexInformer, reflector::machine::Config};
+use crate::{
+    BoxFuture, Client, ListerWatcher, SharedIndexInformer,
+    reflector::{ReflectorError, machine::Config},
+};
 
 /// Knows how to list and watch any resource.
 pub trait ListerWatchers: fmt::Debug + Send + Sync + 'static {
@@ -29,6 +32,7 @@ pub trait ListerWatchers: fmt::Debug + Send + Sync + 'static {
 
 /// What all informers can do, whatever their objects are.
 trait AnyInformer: Send + Sync {
+    fn has_synced(&self) -> bool;
     fn run(&self) -> BoxFuture<'static, ()>;
     fn wait_for_sync(&self) -> BoxFuture<'static, bool>;
     fn shut_down(&self);
@@ -39,6 +43,10 @@ impl<K: Object> AnyInformer for SharedIndexInformer<K> {
     fn run(&self) -> BoxFuture<'static, ()> {
         let this = self.clone();
         Box::pin(async move { this.run().await })
+    }
+
+    fn has_synced(&self) -> bool {
+        SharedIndexInformer::has_synced(self)
     }
 
     fn wait_for_sync(&self) -> BoxFuture<'static, bool> {
@@ -80,6 +88,8 @@ struct Entry {
     started: bool,
 }
 
+type OnError = Arc<dyn Fn(&GroupVersionResource, &ReflectorError) + Send + Sync>;
+
 /// Makes informers, and makes each only once: who asks twice for a kind gets the same one.
 ///
 /// Dropping it shuts down what it has started.
@@ -90,6 +100,7 @@ pub struct SharedInformerFactory {
     config: Config,
     namespace: String,
     resync: Option<Duration>,
+    on_error: Option<OnError>,
     informers: Mutex<HashMap<InformerKey, Entry>>,
 }
 
@@ -109,6 +120,7 @@ impl SharedInformerFactory {
             config: Config::default(),
             namespace: String::new(),
             resync: None,
+            on_error: None,
             informers: Mutex::default(),
         }
     }
@@ -145,6 +157,16 @@ impl SharedInformerFactory {
     #[must_use]
     pub fn resync(mut self, period: Duration) -> Self {
         self.resync = Some(period);
+        self
+    }
+
+    /// Tells of the failures of all informers, and of which resource they are, unless one has a handler of its own.
+    #[must_use]
+    pub fn on_watch_error(
+        mut self,
+        handler: impl Fn(&GroupVersionResource, &ReflectorError) + Send + Sync + 'static,
+    ) -> Self {
+        self.on_error = Some(Arc::new(handler));
         self
     }
 
@@ -211,7 +233,12 @@ impl SharedInformerFactory {
             config.label_selector = label_selector.unwrap_or(config.label_selector);
             config.field_selector = field_selector.unwrap_or(config.field_selector);
             let (clock, ids) = (Arc::clone(&self.clock), Arc::clone(&self.ids));
-            SharedIndexInformer::<K>::with_resync(source, config, clock, ids, self.resync)
+            let informer = SharedIndexInformer::<K>::with_resync(source, config, clock, ids, self.resync);
+            if let Some(on_error) = self.on_error.clone() {
+                let resource = key.resource.clone();
+                informer.set_watch_error_handler(Arc::new(move |error| on_error(&resource, error)));
+            }
+            informer
         };
         let key = InformerKey { resource, scope, options, of };
         let entry =
@@ -239,6 +266,14 @@ impl SharedInformerFactory {
             all &= wait.await;
         }
         all
+    }
+
+    /// The resources whose informers were started and do not have all of their first lists yet.
+    #[must_use]
+    pub fn unsynced(&self) -> BTreeSet<GroupVersionResource> {
+        let informers = self.lock();
+        let waiting = informers.iter().filter(|(_, entry)| entry.started && !entry.informer.has_synced());
+        waiting.map(|(key, _)| key.resource.clone()).collect()
     }
 
     /// Ends all informers.

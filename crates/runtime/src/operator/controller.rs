@@ -17,11 +17,12 @@ use super::{
     Context,
     metrics::ReconcileMetrics,
     predicate::{Filtered, Predicate},
+    report::Reporter,
 };
 use crate::{
-    Action, ReconcileError, Stop, handler,
+    Action, Outcome, ReconcileError, Stop, handler,
     metrics::Registry,
-    workqueue::{PriorityQueue, RateLimiter, default_controller_rate_limiter},
+    workqueue::{ItemExponentialFailureRateLimiter, PriorityQueue, RateLimiter},
 };
 
 /// Makes the world as an object wants it.
@@ -250,29 +251,44 @@ impl<R: Reconciler> Controller<R> {
 impl<R: Reconciler> Controller<R> {
     /// Asks for the informers, and gives what runs until it is told to stop. The informers are to be started in
     /// between.
-    pub(super) fn prepare(self, ctx: &Context, registry: &Registry) -> BoxFuture<'static, ()> {
+    pub(super) fn prepare(self, ctx: &Context, registry: &Registry, reporter: &Reporter) -> BoxFuture<'static, ()> {
         let clock = Arc::clone(ctx.clock());
         let limiter = match self.limiter {
             Some(limiter) => limiter(Arc::clone(&clock)),
-            None => default_controller_rate_limiter(Arc::clone(&clock)),
+            // As controller-runtime has it with its priority queue: a limit for all would keep many keys that fail from
+            // being tried again for long.
+            None => {
+                Arc::new(ItemExponentialFailureRateLimiter::new(Duration::from_millis(5), Duration::from_secs(1000)))
+            }
         };
         let queue = PriorityQueue::new(Arc::clone(&clock), limiter);
         let (informers, stop) = (ctx.informers(), ctx.stop().clone());
         let handler = handler::enqueue_request_for_object::<R::Object>(queue.clone());
-        let own = informers.informer_scoped::<R::Object>(self.resource, self.scope);
+        let own = informers.informer_scoped::<R::Object>(self.resource.clone(), self.scope);
         let own = own.add_event_handler(Filtered { predicate: self.predicate, handler });
         let mut syncs: Vec<BoxFuture<'static, ()>> = vec![Box::pin(async move { own.wait_for_sync().await })];
         syncs.extend(self.sources.into_iter().map(|source| source(informers, queue.clone(), &stop)));
 
         let metrics = ReconcileMetrics::register(registry, &self.name, self.max_concurrent_reconciles, queue.clone());
         let bound = Bound { reconciler: self.reconciler, ctx: ctx.clone(), metrics: Arc::clone(&metrics) };
-        let observed = stop.clone();
+        let (observed, reporter, timeout) = (stop.clone(), reporter.clone(), self.timeout.unwrap_or_default());
+        let (name, resource) = (self.name, self.resource);
         let mut controller = crate::Controller::new(bound, clock)
             .with_queue(queue.clone())
             .max_concurrent_reconciles(self.max_concurrent_reconciles)
-            .on_outcome_timed(move |_, outcome, took| {
-                if !observed.is_stopped() {
-                    metrics.observe(outcome, took);
+            .on_outcome_timed(move |key, outcome, took| {
+                if observed.is_stopped() {
+                    return;
+                }
+                metrics.observe(outcome, took);
+                match outcome {
+                    Outcome::Action(_) => {}
+                    Outcome::Error(error) => reporter.report(&name, &resource, Some(key), error),
+                    Outcome::TimedOut => {
+                        let late = format_args!("it took longer than {}s", timeout.as_secs_f64());
+                        reporter.report(&name, &resource, Some(key), late);
+                    }
+                    Outcome::Panicked => reporter.report(&name, &resource, Some(key), "it panicked"),
                 }
             });
         if let Some(timeout) = self.timeout {
