@@ -37,8 +37,9 @@ pub trait Reconciler: Send + Sync + 'static {
     fn reconcile(&self, key: Key, ctx: &Context) -> impl Future<Output = Result<Action, ReconcileError>> + Send;
 }
 
-/// Where keys come from: begins at once, and says when all that was there at first is in the queue.
-type Source = Box<dyn FnOnce(&SharedInformerFactory, PriorityQueue<Key>, &Stop) -> BoxFuture<'static, ()> + Send>;
+/// Where keys come from: begins at once, and says when all that was there at first is in the queue. False if it never
+/// will be, when the informers were shut down.
+type Source = Box<dyn FnOnce(&SharedInformerFactory, PriorityQueue<Key>, &Stop) -> BoxFuture<'static, bool> + Send>;
 
 type Limiter = Box<dyn FnOnce(SharedClock) -> Arc<dyn RateLimiter<Key>> + Send>;
 
@@ -180,7 +181,7 @@ impl<R: Reconciler> Controller<R> {
                     queue.add(key);
                 }
             });
-            Box::pin(std::future::ready(()))
+            Box::pin(std::future::ready(true))
         })
     }
 
@@ -199,7 +200,7 @@ impl<R: Reconciler> Controller<R> {
                     }
                 }
             });
-            Box::pin(std::future::ready(()))
+            Box::pin(std::future::ready(true))
         })
     }
 
@@ -208,16 +209,13 @@ impl<R: Reconciler> Controller<R> {
     pub fn reads<K: Object + Resource>(self) -> Self {
         self.source(|informers, _, _| {
             let informer = informers.informer::<K>();
-            Box::pin(async move {
-                // One that was shut down before has nothing to say, and whoever shut it down stops the controller too.
-                let _ = informer.wait_for_sync().await;
-            })
+            Box::pin(async move { informer.wait_for_sync().await })
         })
     }
 
     fn source<S>(mut self, source: S) -> Self
     where
-        S: FnOnce(&SharedInformerFactory, PriorityQueue<Key>, &Stop) -> BoxFuture<'static, ()> + Send + 'static,
+        S: FnOnce(&SharedInformerFactory, PriorityQueue<Key>, &Stop) -> BoxFuture<'static, bool> + Send + 'static,
     {
         self.sources.push(Box::new(source));
         self
@@ -266,7 +264,7 @@ impl<R: Reconciler> Controller<R> {
         let handler = handler::enqueue_request_for_object::<R::Object>(queue.clone());
         let own = informers.informer_scoped::<R::Object>(self.resource.clone(), self.scope);
         let own = own.add_event_handler(Filtered { predicate: self.predicate, handler });
-        let mut syncs: Vec<BoxFuture<'static, ()>> = vec![Box::pin(async move { own.wait_for_sync().await })];
+        let mut syncs: Vec<BoxFuture<'static, bool>> = vec![Box::pin(async move { own.wait_for_sync().await })];
         syncs.extend(self.sources.into_iter().map(|source| source(informers, queue.clone(), &stop)));
 
         let metrics = ReconcileMetrics::register(registry, &self.name, self.max_concurrent_reconciles, queue.clone());
@@ -297,10 +295,13 @@ impl<R: Reconciler> Controller<R> {
         Box::pin(async move {
             let all = async {
                 for sync in syncs {
-                    sync.await;
+                    if !sync.await {
+                        return false;
+                    }
                 }
+                true
             };
-            if race(all, stop.stopped()).await.is_first() {
+            if race(all, stop.stopped()).await == Either::First(true) {
                 let ending = async {
                     stop.stopped().await;
                     queue.shut_down();
