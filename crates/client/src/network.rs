@@ -53,6 +53,9 @@ const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// A connection that does not answer that within this time is given up.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// How often one that does not answer is asked, where it is the kernel that asks.
+const KEEP_ALIVE_PROBES: u32 = 3;
+
 /// How much of an answer may be on its way, per request and per connection.
 const WINDOW: u32 = 4 << 20;
 
@@ -199,9 +202,38 @@ impl Transport for Network {
         let place = self.place.clone();
         Box::pin(async move {
             let answer = road.oneshot(request.map(KubeBody::from)).await;
-            let response = answer.map_err(|error| Error::Transport(format!("{place}: {}", chain(&*error))))?;
+            let response = answer.map_err(|error| {
+                let text = format!("{place}: {}", chain(&*error));
+                if is_of_certificates(&*error) { Error::Certificate(text) } else { Error::Transport(text) }
+            })?;
             Ok(gzip::inflated(response.map(|body| Body::new(Counted { body, _busy: busy }))))
         })
+    }
+}
+
+/// Whether it is about certificates, which do not become right by trying again.
+fn is_of_certificates(error: &(dyn std::error::Error + 'static)) -> bool {
+    use rustls::AlertDescription as Alert;
+    let tls = error.downcast_ref::<rustls::Error>();
+    // An I/O error says what is behind what it carries, not what it carries.
+    let carried = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    match tls {
+        Some(rustls::Error::InvalidCertificate(_)) => true,
+        Some(rustls::Error::AlertReceived(alert)) => matches!(
+            alert,
+            Alert::BadCertificate
+                | Alert::UnsupportedCertificate
+                | Alert::CertificateRevoked
+                | Alert::CertificateExpired
+                | Alert::CertificateUnknown
+                | Alert::CertificateRequired
+                | Alert::UnknownCA
+        ),
+        _ => match (carried, error.source()) {
+            (Some(carried), _) => is_of_certificates(carried),
+            (None, Some(source)) => is_of_certificates(source),
+            (None, None) => false,
+        },
     }
 }
 
@@ -238,6 +270,10 @@ fn road_maker(config: &Config) -> Result<MakeRoad, ConfigError> {
     let mut direct = HttpConnector::new();
     direct.enforce_http(false);
     direct.set_nodelay(true);
+    // Over HTTP/1 nothing else notices that the other side is gone while nothing is sent.
+    direct.set_keepalive(Some(KEEP_ALIVE));
+    direct.set_keepalive_interval(Some(KEEP_ALIVE_TIMEOUT));
+    direct.set_keepalive_retries(Some(KEEP_ALIVE_PROBES));
     let Some(proxy_url) = config.kube.proxy_url.clone() else { return roads(config, direct) };
     match proxy_url.scheme_str() {
         Some("socks5") => roads(config, proxy::SocksV5::new(proxy_url, direct)),

@@ -8,7 +8,7 @@ use std::{
 };
 
 use capstan_api::{GroupVersionResource, Unstructured, options::ListOptions};
-use capstan_client::{Api, Client, Config, Error, Event, ExplicitConfig};
+use capstan_client::{Api, Client, Config, Error, Event, ExplicitConfig, wait::conditions};
 use capstan_clock::{Clock as _, OsIds, RealClock, Timestamp};
 use capstan_server::{
     Server, authentication,
@@ -207,12 +207,14 @@ async fn authorities_are_read_again_when_they_rotate() {
     // The server changes first. Requests on connections that end may break off, but nothing is believed.
     door.lead(&after.url);
     for _ in 0..3 {
-        let Error::Transport(_) = maps.get("x").await.unwrap_err() else { panic!("it is not to be trusted") };
+        let (Error::Transport(_) | Error::Certificate(_)) = maps.get("x").await.unwrap_err() else {
+            panic!("it is not to be trusted")
+        };
     }
-    let Error::Transport(text) = maps.get("x").await.unwrap_err() else { panic!("it is not to be trusted") };
+    let Error::Certificate(text) = maps.get("x").await.unwrap_err() else { panic!("it is not to be trusted") };
     assert!(text.contains("certificate"), "{text}");
     write("no certificate");
-    assert!(matches!(maps.get("x").await, Err(Error::Transport(_))));
+    assert!(matches!(maps.get("x").await, Err(Error::Certificate(_))));
     write(&after.pki.ca.own.certificate);
     assert!(maps.get("x").await.unwrap_err().is_not_found());
 
@@ -265,7 +267,7 @@ async fn compressed_answers_are_read() {
 async fn certificates_that_have_expired() {
     let cluster = Cluster::start_at("expired", "1990-01-01T00:00:00Z".parse().unwrap()).await;
     let client = client(&cluster.kubeconfig("me", Credential::Token("a-token"))).await;
-    let Error::Transport(text) = config_maps(&client).get("x").await.unwrap_err() else { panic!() };
+    let Error::Certificate(text) = config_maps(&client).get("x").await.unwrap_err() else { panic!() };
     assert!(text.starts_with(&cluster.url) && text.contains("expired") && text.contains("user \"me\""), "{text}");
 }
 
@@ -273,7 +275,9 @@ async fn certificates_that_have_expired() {
 async fn servers_that_are_not_trusted_or_not_there() {
     let (cluster, other) = (Cluster::start("one").await, Cluster::start("other").await);
     let wrong = pki::kubeconfig("capstan", &cluster.url, &other.pki.ca.own.certificate, "me", Credential::Token("t"));
-    let Error::Transport(text) = config_maps(&client(&wrong).await).get("x").await.unwrap_err() else { panic!() };
+    let waited = config_maps(&client(&wrong).await).wait_for("x", conditions::exists()).await;
+    assert!(matches!(waited, Err(Error::Certificate(_))), "{waited:?}");
+    let Error::Certificate(text) = config_maps(&client(&wrong).await).get("x").await.unwrap_err() else { panic!() };
     assert!(text.starts_with(&cluster.url) && text.contains("certificate"), "{text}");
     assert!(text.contains("context \"capstan\"") && text.contains("user \"me\""), "{text}");
 
