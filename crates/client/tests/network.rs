@@ -287,3 +287,43 @@ async fn servers_that_are_not_trusted_or_not_there() {
     let Error::Transport(text) = config_maps(&gone).get("x").await.unwrap_err() else { panic!() };
     assert!(text.contains("user \"me\""), "{text}");
 }
+
+/// Another certificate is used as soon as the files have it, or as a plugin tells it once the old one is refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn certificates_are_read_again_when_they_rotate() {
+    let (cluster, other) = (Cluster::start("renewed").await, Cluster::start("elsewhere").await);
+    let at = |name: &str| cluster.directory.join(name);
+    let write = |admin: &pki::Certified| {
+        let key = admin.key.to_pem();
+        std::fs::write(at("me.crt"), &admin.certificate).unwrap();
+        std::fs::write(at("me.key"), &key).unwrap();
+        let status = serde_json::json!({"clientCertificateData": admin.certificate, "clientKeyData": key});
+        let told = serde_json::json!({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
+            "status": status});
+        std::fs::write(at("told.json"), told.to_string()).unwrap();
+    };
+    let kubeconfig = |user: &str| {
+        use base64::{Engine as _, engine::general_purpose::STANDARD};
+        let ca = STANDARD.encode(&cluster.pki.ca.own.certificate);
+        format!(
+            "clusters: [{{name: c, cluster: {{server: '{}', certificate-authority-data: {ca}}}}}]\n\
+             users: [{{name: u, user: {{{user}}}}}]\n\
+             contexts: [{{name: x, context: {{cluster: c, user: u}}}}]\ncurrent-context: x\n",
+            cluster.url
+        )
+    };
+    write(&other.pki.admin);
+    let files = format!("client-certificate: '{}', client-key: '{}'", at("me.crt").display(), at("me.key").display());
+    let exec = format!(
+        "exec: {{apiVersion: client.authentication.k8s.io/v1, command: cat, args: ['{}'], interactiveMode: Never}}",
+        at("told.json").display()
+    );
+    let (by_files, by_plugin) = (client(&kubeconfig(&files)).await, client(&kubeconfig(&exec)).await);
+    for client in [&by_files, &by_plugin] {
+        assert!(config_maps(client).get("x").await.unwrap_err().is_unauthorized());
+    }
+    write(&cluster.pki.admin);
+    assert!(config_maps(&by_files).get("x").await.unwrap_err().is_not_found());
+    assert!(config_maps(&by_plugin).get("x").await.unwrap_err().is_unauthorized(), "what it knows is refused");
+    assert!(config_maps(&by_plugin).get("x").await.unwrap_err().is_not_found());
+}
