@@ -88,6 +88,12 @@ struct Entry {
     started: bool,
 }
 
+/// What is so of the informers of one resource as one type: which objects, and what else is to be done to each.
+struct Own {
+    options: InformerOptions,
+    setup: Box<dyn Fn(&dyn Any) + Send + Sync>,
+}
+
 type OnError = Arc<dyn Fn(&GroupVersionResource, &ReflectorError) + Send + Sync>;
 
 /// Makes informers, and makes each only once: who asks twice for a kind gets the same one.
@@ -101,6 +107,7 @@ pub struct SharedInformerFactory {
     namespace: String,
     resync: Option<Duration>,
     on_error: Option<OnError>,
+    own: HashMap<(GroupVersionResource, TypeId), Own>,
     informers: Mutex<HashMap<InformerKey, Entry>>,
 }
 
@@ -121,6 +128,7 @@ impl SharedInformerFactory {
             namespace: String::new(),
             resync: None,
             on_error: None,
+            own: HashMap::new(),
             informers: Mutex::default(),
         }
     }
@@ -157,6 +165,20 @@ impl SharedInformerFactory {
     #[must_use]
     pub fn resync(mut self, period: Duration) -> Self {
         self.resync = Some(period);
+        self
+    }
+
+    /// What differs for one resource, as one type: which objects, for those who do not say, and what `setup` does to its
+    /// informers before anybody has them, such as setting a transform, keeping them compact, or adding indices.
+    #[must_use]
+    pub fn with_own<K: Object>(
+        mut self,
+        resource: GroupVersionResource,
+        options: InformerOptions,
+        setup: impl Fn(&SharedIndexInformer<K>) + Send + Sync + 'static,
+    ) -> Self {
+        let setup = Box::new(move |informer: &dyn Any| informer.downcast_ref().map_or((), &setup));
+        self.own.insert((resource, TypeId::of::<K>()), Own { options, setup });
         self
     }
 
@@ -217,12 +239,19 @@ impl SharedInformerFactory {
         scope: Scope,
         mut options: InformerOptions,
     ) -> SharedIndexInformer<K> {
+        let of = TypeId::of::<K>();
+        let own = self.own.get(&(resource.clone(), of));
+        if let Some(Own { options: own, .. }) = own {
+            let InformerOptions { namespace, label_selector, field_selector } = own.clone();
+            options.namespace = options.namespace.or(namespace);
+            options.label_selector = options.label_selector.or(label_selector);
+            options.field_selector = options.field_selector.or(field_selector);
+        }
         let namespace = match scope {
             Scope::Namespaced => options.namespace.unwrap_or_else(|| self.namespace.clone()),
             Scope::Cluster => String::new(),
         };
         options.namespace = Some(namespace.clone());
-        let of = TypeId::of::<K>();
         let new = |key: &InformerKey| {
             let source = match of == TypeId::of::<PartialObjectMetadata>() {
                 true => self.source.metadata_lister_watcher(&key.resource, &namespace),
@@ -237,6 +266,9 @@ impl SharedInformerFactory {
             if let Some(on_error) = self.on_error.clone() {
                 let resource = key.resource.clone();
                 informer.set_watch_error_handler(Arc::new(move |error| on_error(&resource, error)));
+            }
+            if let Some(own) = own {
+                (own.setup)(&informer);
             }
             informer
         };

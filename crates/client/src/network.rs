@@ -182,10 +182,7 @@ impl Client {
     ///
     /// # Errors
     /// The file cannot be read, or what it says does not make sense, or credentials fail.
-    pub async fn from_kubeconfig(
-        path: impl AsRef<Path>,
-        context: Option<&str>,
-    ) -> Result<Self, ConfigError> {
+    pub async fn from_kubeconfig(path: impl AsRef<Path>, context: Option<&str>) -> Result<Self, ConfigError> {
         Client::from_config(&Config::from_kubeconfig(path, context).await?)
     }
 

@@ -1,6 +1,9 @@
 //! From changes to keys.
 
-use std::sync::Arc;
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 use capstan_api::{GroupKind, GroupVersion, Scope, object::Object};
 use capstan_client::{Change, Deleted, Key, ResourceEventHandler};
@@ -60,6 +63,14 @@ pub fn enqueue_requests_from_map_func<K: Object, F: Fn(&K) -> Vec<Key> + Send + 
 }
 
 impl<F> Enqueue<F> {
+    /// None if the function panics, of which the panic hook has told: what the other state says still counts.
+    fn keys_of<K>(&self, object: &K) -> Vec<Key>
+    where
+        F: Fn(&K) -> Vec<Key>,
+    {
+        catch_unwind(AssertUnwindSafe(|| (self.keys)(object))).unwrap_or_default()
+    }
+
     fn add(&self, keys: Vec<Key>, low: bool) {
         let priority = if low { LOW_PRIORITY } else { 0 };
         for key in keys {
@@ -70,14 +81,14 @@ impl<F> Enqueue<F> {
 
 impl<K: Object, F: Fn(&K) -> Vec<Key> + Send + 'static> ResourceEventHandler<K> for Enqueue<F> {
     fn on_add(&mut self, object: &Arc<K>, is_in_initial_list: bool) {
-        self.add((self.keys)(object), is_in_initial_list);
+        self.add(self.keys_of(object), is_in_initial_list);
     }
 
     fn on_update(&mut self, old: &Arc<K>, new: &Arc<K>) {
         let unchanged = old.identity().resource_version == new.identity().resource_version;
         // One that used to point elsewhere concerns both.
-        let mut keys = (self.keys)(new);
-        for key in (self.keys)(old) {
+        let mut keys = self.keys_of(new);
+        for key in self.keys_of(old) {
             if !keys.contains(&key) {
                 keys.push(key);
             }
@@ -86,7 +97,7 @@ impl<K: Object, F: Fn(&K) -> Vec<Key> + Send + 'static> ResourceEventHandler<K> 
     }
 
     fn on_delete(&mut self, object: &Deleted<K>) {
-        self.add((self.keys)(object.object()), false);
+        self.add(self.keys_of(object.object()), false);
     }
 
     fn on_key(&mut self, key: &Key, change: Change) -> bool {

@@ -173,3 +173,40 @@ impl Endpoints {
 pub(super) async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     TcpListener::bind(address).await
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+    use crate::{
+        Stopper,
+        testing::{clock, over_time},
+    };
+
+    #[tokio::test]
+    async fn who_says_nothing_takes_no_place_for_long() {
+        let clock = clock();
+        let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stopper, stop) = Stopper::new();
+        let endpoints = Endpoints { health: Some(Default::default()), ..Endpoints::default() };
+        let serving = tokio::spawn(endpoints.serve(listener, Arc::new(clock.clone()), stop));
+        let mut silent = Vec::new();
+        for _ in 0..MAX_CONNECTIONS {
+            let mut socket = TcpStream::connect(address).await.unwrap();
+            socket.write_all(b"GET /heal").await.unwrap();
+            silent.push(socket);
+        }
+        let asked = async {
+            let mut socket = TcpStream::connect(address).await.unwrap();
+            socket.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
+            let mut text = String::new();
+            socket.read_to_string(&mut text).await.unwrap();
+            text
+        };
+        assert!(over_time(&clock, asked).await.starts_with("HTTP/1.1 200 "));
+        stopper.stop();
+        over_time(&clock, serving).await.unwrap();
+    }
+}

@@ -10,9 +10,9 @@ use std::{
     time::Duration,
 };
 
-use capstan_api::GroupVersionResource;
+use capstan_api::{GroupVersionResource, Resource, object::Object};
 use capstan_client::{
-    Client, Key, SharedInformerFactory,
+    Client, InformerOptions, Key, SharedIndexInformer, SharedInformerFactory,
     beat::{Either, race},
 };
 use capstan_clock::{OsIds, RealClock, SharedClock, SharedIds};
@@ -85,6 +85,7 @@ impl fmt::Display for ManagerError {
 impl std::error::Error for ManagerError {}
 
 type Bound = Box<dyn FnOnce(&[SocketAddr]) + Send>;
+type Tweak = Box<dyn FnOnce(SharedInformerFactory) -> SharedInformerFactory + Send>;
 type Prepare = Box<dyn FnOnce(&Context, &Registry, &Reporter) -> Prepared + Send>;
 
 /// Runs controllers and whatever else belongs to a program, on shared caches.
@@ -101,6 +102,7 @@ pub struct Manager {
     name: String,
     namespace: String,
     resync: Option<Duration>,
+    caches: Vec<Tweak>,
     registry: Registry,
     election: Option<(String, String, LeaderElectionConfig)>,
     metrics: Option<SocketAddr>,
@@ -150,6 +152,7 @@ impl Manager {
             name: "controller-manager".to_owned(),
             namespace: String::new(),
             resync: None,
+            caches: Vec::new(),
             registry: Registry::default(),
             election: None,
             metrics: None,
@@ -177,6 +180,36 @@ impl Manager {
     #[must_use]
     pub fn namespace(mut self, namespace: &str) -> Self {
         namespace.clone_into(&mut self.namespace);
+        self
+    }
+
+    /// Caches do without who manages which fields: often half of an object, and seldom looked at.
+    #[must_use]
+    pub fn without_managed_fields(mut self) -> Self {
+        self.caches.push(Box::new(SharedInformerFactory::without_managed_fields));
+        self
+    }
+
+    /// The cache of a kind holds only what these options select, and is as `setup` makes it: transformed, kept compact,
+    /// or with indices.
+    #[must_use]
+    pub fn cache<K: Object + Resource>(
+        self,
+        options: InformerOptions,
+        setup: impl Fn(&SharedIndexInformer<K>) + Send + Sync + 'static,
+    ) -> Self {
+        self.cache_of(K::gvr(), options, setup)
+    }
+
+    /// The same for any resource, read as any type.
+    #[must_use]
+    pub fn cache_of<K: Object>(
+        mut self,
+        resource: GroupVersionResource,
+        options: InformerOptions,
+        setup: impl Fn(&SharedIndexInformer<K>) + Send + Sync + 'static,
+    ) -> Self {
+        self.caches.push(Box::new(|informers| informers.with_own(resource, options, setup)));
         self
     }
 
@@ -423,7 +456,7 @@ impl Manager {
         Ok(Some(election.on_error(move |error| reporter.report("", &leases, Some(&key), error))))
     }
 
-    fn informers(&self, client: &Client) -> Arc<SharedInformerFactory> {
+    fn informers(&mut self, client: &Client) -> Arc<SharedInformerFactory> {
         let (clock, ids) = (Arc::clone(&self.clock), Arc::clone(&self.ids));
         let reporter = self.reporter.clone();
         let mut informers = SharedInformerFactory::new(Arc::new(client.clone()), clock, ids)
@@ -431,6 +464,9 @@ impl Manager {
             .on_watch_error(move |resource, error| reporter.report("", resource, None, error));
         if let Some(resync) = self.resync {
             informers = informers.resync(resync);
+        }
+        for tweak in self.caches.drain(..) {
+            informers = tweak(informers);
         }
         Arc::new(informers)
     }

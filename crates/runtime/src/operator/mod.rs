@@ -7,6 +7,8 @@
 mod context;
 mod controller;
 mod endpoints;
+#[cfg(test)]
+mod hardship;
 mod manager;
 mod metrics;
 mod predicate;
