@@ -91,8 +91,11 @@ struct Entry {
 /// What is so of the informers of one resource as one type: which objects, and what else is to be done to each.
 struct Own {
     options: InformerOptions,
-    setup: Box<dyn Fn(&dyn Any) + Send + Sync>,
+    setup: Setup,
 }
+
+/// Does something to an informer of any type.
+type Setup = Box<dyn Fn(&dyn Any) + Send + Sync>;
 
 type OnError = Arc<dyn Fn(&GroupVersionResource, &ReflectorError) + Send + Sync>;
 

@@ -54,7 +54,7 @@ async fn what_goes_on_is_told_of_once() {
     let told: Arc<Mutex<Vec<String>>> = Arc::default();
     let to = Arc::clone(&told);
     world.informer.set_watch_error_handler(Arc::new(move |error| to.lock().unwrap().push(error.to_string())));
-    let refused = |verb: &str| Status::forbidden(&GroupResource::new("", "things"), "", &format!("no {verb}"));
+    let refused = |verb: &str| Status::forbidden(&GroupResource::new("", "things"), "", format!("no {verb}"));
     world.source.with(|model| {
         for _ in 0..4 {
             model.faults.extend([refused("watch").into(), refused("list").into()]);
