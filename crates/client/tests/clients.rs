@@ -328,6 +328,25 @@ async fn kinds_that_come_later_are_found() {
 }
 
 #[tokio::test]
+async fn what_becomes_invalid_on_the_way_is_asked_for_again() {
+    let world = world().await;
+    let discovery = world.client.discovery().cached();
+    world.fail([Fault::Slow(Duration::from_secs(5))]);
+    let asking = Arc::clone(&discovery);
+    let asking = tokio::spawn(async move { asking.resources().await.map(drop) });
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    discovery.invalidate();
+    world.run(asking).await.unwrap().unwrap();
+    world.asked();
+    discovery.resources().await.unwrap();
+    assert!(world.asked() > 0, "what it knows is from before");
+    discovery.resources().await.unwrap();
+    assert_eq!(world.asked(), 0);
+}
+
+#[tokio::test]
 async fn pages_that_expire_are_asked_for_at_once() {
     let world = world().await;
     let maps = world.client.core_v1().config_maps("default");

@@ -1,18 +1,10 @@
 //! The loop: take a key, look at the present state, do something about it.
 
-use std::{
-    fmt,
-    future::{Future, poll_fn},
-    panic::{AssertUnwindSafe, catch_unwind},
-    pin::pin,
-    sync::Arc,
-    task::Poll,
-    time::Duration,
-};
+use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use capstan_client::{
     Key,
-    beat::{Either, race},
+    beat::{Either, caught, race},
 };
 use capstan_clock::{SharedClock, Timestamp};
 use tokio::task::JoinSet;
@@ -245,18 +237,6 @@ impl<R: Reconciler> Controller<R> {
             Some(Err(error)) => Outcome::Error(error),
         }
     }
-}
-
-/// What the future says, or nothing when it panics.
-pub(crate) async fn caught<F: Future>(make: impl FnOnce() -> F) -> Option<F::Output> {
-    // A future that panicked is never polled again, and what it shares with others is behind locks of their own.
-    let mut future = pin!(catch_unwind(AssertUnwindSafe(make)).ok()?);
-    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
-        Ok(Poll::Pending) => Poll::Pending,
-        Ok(Poll::Ready(answer)) => Poll::Ready(Some(answer)),
-        Err(_) => Poll::Ready(None),
-    })
-    .await
 }
 
 #[cfg(test)]

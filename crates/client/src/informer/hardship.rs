@@ -2,16 +2,23 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
-use capstan_api::{GroupResource, Status, Str, Unstructured};
+use capstan_api::{GroupResource, Status, Str, Unstructured, options::ListOptions};
+use capstan_clock::SeededIds;
 
 use super::{
-    HandlerFuncs,
+    HandlerFuncs, SharedIndexInformer,
     tests::{name, turns, world},
 };
-use crate::store::IndexFunc;
+use crate::{
+    BoxFuture, Error, ListPage, ListerWatcher, WatchStream, reflector::machine::Config, store::IndexFunc,
+    testing::Source,
+};
 
 #[tokio::test]
 async fn what_is_not_ours_may_panic() {
@@ -101,4 +108,32 @@ async fn the_version_comes_after_what_it_stands_for() {
     assert!(world.informer.indexer().list().is_empty());
     world.informer.shut_down();
     assert!(handler.wait_for_sync().await, "what it has heard it has heard");
+}
+
+/// Panics when it is first asked.
+#[derive(Debug)]
+struct Panics(Source, AtomicBool);
+
+impl ListerWatcher for Panics {
+    fn list(&self, options: ListOptions) -> BoxFuture<'_, Result<ListPage, Error>> {
+        self.0.list(options)
+    }
+
+    fn watch(&self, options: ListOptions) -> BoxFuture<'_, Result<WatchStream, Error>> {
+        assert!(self.1.swap(true, Ordering::SeqCst), "a panic that the test wants");
+        self.0.watch(options)
+    }
+}
+
+#[tokio::test]
+async fn a_source_that_panics_is_asked_again() {
+    let mut world = world(false);
+    let source = Arc::new(Panics(world.source.clone(), AtomicBool::new(false)));
+    let (clock, ids) = (Arc::new(world.clock.clone()), Arc::new(SeededIds::new(1)));
+    world.informer = SharedIndexInformer::new(source, Config::default(), clock, ids);
+    world.start();
+    turns().await;
+    assert!(!world.informer.has_synced());
+    world.settle().await;
+    assert!(world.informer.has_synced());
 }

@@ -29,9 +29,9 @@ pub use notification::{Deleted, Gone};
 
 use crate::{
     Lister, ListerWatcher,
-    beat::race,
+    beat::{caught, race},
     kept::{self, Packing},
-    reflector::{Reflector, TransformFunc, WatchErrorHandler, machine::Config},
+    reflector::{Reflector, TransformFunc, WatchErrorHandler, backoff, machine::Config},
     store::{Indexer, Indexers},
 };
 use buffer::{Buffer, Phase};
@@ -214,14 +214,22 @@ impl<K: Object> SharedIndexInformer<K> {
             let packing = inner.packing.lock().unwrap_or_else(PoisonError::into_inner);
             packing.as_ref().map(|packing| packing.with_error_handler(on_error.clone()))
         };
-        let (clock, ids) = (Arc::clone(&inner.clock), Arc::clone(&inner.ids));
-        let store = Arc::clone(&inner.shared);
-        let reflector = Reflector::new(Arc::clone(&inner.source), store, inner.config.clone(), clock, ids)
-            .with_transform(transform)
-            .with_packing(packing)
-            .with_error_handler(on_error);
+        let reflector = || {
+            let (clock, ids) = (Arc::clone(&inner.clock), Arc::clone(&inner.ids));
+            let store = Arc::clone(&inner.shared);
+            Reflector::new(Arc::clone(&inner.source), store, inner.config.clone(), clock, ids)
+                .with_transform(transform.clone())
+                .with_packing(packing.clone())
+                .with_error_handler(on_error.clone())
+        };
+        let run = async {
+            // A source that panics, of which the panic hook has told, is asked again as if it had failed for long.
+            while caught(|| race(reflector().run(), inner.shared.resync())).await.is_none() {
+                inner.clock.sleep(backoff::MAX).await;
+            }
+        };
         let mut stop = inner.stop.subscribe();
-        race(stop.wait_for(|stop| *stop), race(reflector.run(), inner.shared.resync())).await;
+        race(stop.wait_for(|stop| *stop), run).await;
     }
 
     /// Ends the run and all handlers. What the store has stays.

@@ -284,20 +284,21 @@ impl<K: Object, S: ReflectorStore<K>> Reflector<K, S> {
             return Read::Whole { key, object, resource_version };
         }
         // What is not ours may panic: then it is this object that cannot be had, and no other.
-        let object = catch_unwind(AssertUnwindSafe(|| {
+        let read = catch_unwind(AssertUnwindSafe(|| {
             let object = K::decode(encoded, kind).map_err(|error| error.to_string())?;
-            match &self.transform {
-                None => Ok(object),
-                Some(transform) => transform(object),
-            }
+            let object = match &self.transform {
+                None => object,
+                Some(transform) => transform(object)?,
+            };
+            let (key, resource_version) = (Key::of(&object), object.identity().resource_version.to_owned());
+            let object = match &self.packing {
+                Some(packing) => packing.pack_object(object),
+                None => Arc::new(object).into(),
+            };
+            Ok(Packed { key, resource_version, object })
         }));
-        match object.unwrap_or_else(|_| Err("reading it panicked".to_owned())) {
-            Ok(object) if !object.identity().name.is_empty() => {
-                let (key, resource_version) = (Key::of(&object), object.identity().resource_version.to_owned());
-                let object = match &self.packing {
-                    Some(packing) => packing.pack_object(object),
-                    None => Arc::new(object).into(),
-                };
+        match read.unwrap_or_else(|_| Err("reading it panicked".to_owned())) {
+            Ok(Packed { key, resource_version, object }) if !key.name().is_empty() => {
                 Read::Whole { key, object, resource_version }
             }
             other => {

@@ -15,7 +15,7 @@ use capstan_client::{
     Client, InformerOptions, Key, SharedIndexInformer, SharedInformerFactory,
     beat::{Either, race},
 };
-use capstan_clock::{OsIds, RealClock, SharedClock, SharedIds};
+use capstan_clock::{SharedClock, SharedIds};
 use tokio::{net::TcpListener, sync::mpsc, task::JoinSet};
 
 use super::{
@@ -125,10 +125,10 @@ impl fmt::Debug for Manager {
 }
 
 impl Manager {
-    /// A manager with nothing to run, by the clock of the operating system.
+    /// A manager with nothing to run, by the clock of the client: that of the operating system unless it has another.
     #[must_use]
     pub fn new(client: &Client) -> Self {
-        Manager::on_clock(client, Arc::new(RealClock::new()), Arc::new(OsIds))
+        Manager::on_clock(client, Arc::clone(client.clock()), Arc::clone(client.ids()))
     }
 
     /// A manager for the server that the user's surroundings name; see [`Client::from_default_config`].
@@ -290,8 +290,8 @@ impl Manager {
         self
     }
 
-    /// Hears of each reconcile that fails, of each failure of a cache or of the leader election: a kind that does not
-    /// exist, for instance, or that may not be read. Without this they are said on standard error, each once, and then
+    /// Hears of each reconcile that fails, of each failure of a cache, of the leader election or of an event: a kind
+    /// that does not exist, for instance, or that may not be read. Without this they are said on standard error, each once, and then
     /// the tenth time, the hundredth and so on.
     #[must_use]
     pub fn on_error(mut self, listener: impl Fn(&Report) + Send + Sync + 'static) -> Self {
@@ -370,6 +370,9 @@ impl Manager {
         let (leader_stopper, leader_stop) = Stopper::new();
         let (election_stopper, election_stop) = Stopper::new();
         let recorder = EventRecorder::new(&client, &self.name, Arc::clone(&self.clock), Arc::clone(&self.ids));
+        let reporter = self.reporter.clone();
+        let events = GroupVersionResource::from_static("", "v1", "events");
+        recorder.on_error(move |error| reporter.report("", &events, None, error));
         let context = |leadership: Option<Leadership>, stop: &Stop| {
             let client = requests.client(leadership);
             let (clock, ids) = (Arc::clone(&self.clock), Arc::clone(&self.ids));

@@ -16,7 +16,7 @@ const REMEMBERED: usize = 1024;
 /// Something that failed. Nothing ends by it: it is tried again, or waited for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// The controller whose reconcile it was; empty for caches and the leader election.
+    /// The controller whose reconcile it was; empty for caches, events and the leader election.
     pub controller: String,
     /// What it is about, such as `deployments.apps`.
     pub resource: String,

@@ -2,9 +2,7 @@
 
 use tokio::{sync::mpsc, task::JoinSet};
 
-use capstan_client::BoxFuture;
-
-use crate::controller::caught;
+use capstan_client::{BoxFuture, beat::caught};
 
 /// What runs until it is told to stop, or fails.
 pub(super) type Prepared = BoxFuture<'static, Result<(), String>>;
