@@ -20,8 +20,8 @@ use crate::{
 
 /// Knows how to list and watch any resource.
 pub trait ListerWatchers: fmt::Debug + Send + Sync + 'static {
-    /// What lists and watches a resource in a namespace, or in all of them when that is empty; it is for kinds that live
-    /// in none.
+    /// What lists and watches a resource in a namespace, or in all of them when that is empty, as it is for kinds that
+    /// live in none.
     fn lister_watcher(&self, resource: &GroupVersionResource, namespace: &str) -> Arc<dyn ListerWatcher>;
 
     /// The same for their metadata alone. Who knows nothing better brings whole objects.
@@ -171,8 +171,8 @@ impl SharedInformerFactory {
         self
     }
 
-    /// What differs for one resource, as one type: which objects, for those who do not say, and what `setup` does to its
-    /// informers before anybody has them, such as setting a transform, keeping them compact, or adding indices.
+    /// What differs for one resource, as one type: which objects, for those who do not say, and what `setup` does to
+    /// its informers before anybody has them, such as setting a transform, keeping them compact, or adding indices.
     #[must_use]
     pub fn with_own<K: Object>(
         mut self,

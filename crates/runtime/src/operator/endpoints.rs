@@ -152,8 +152,8 @@ impl Endpoints {
         while connections.join_next().await.is_some() {}
     }
 
-    /// Answers on a connection for so long. Then it is closed once it has its answer, or soon if it never asks: who says
-    /// nothing takes a place from others.
+    /// Answers on a connection for so long. Then it is closed once it has its answer, or soon if it never asks: who
+    /// says nothing takes a place from others.
     async fn connection(&self, socket: TcpStream, clock: &SharedClock, stop: &Stop) {
         let service = service_fn(|request: Request<Incoming>| {
             let uri = request.uri();

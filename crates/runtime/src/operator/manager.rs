@@ -91,8 +91,8 @@ type Prepare = Box<dyn FnOnce(&Context, &Registry, &Reporter) -> Prepared + Send
 /// Runs controllers and whatever else belongs to a program, on shared caches.
 ///
 /// What is served over HTTP begins first, then the caches; once they have all objects, what runs on every replica; once
-/// this one leads, controllers. The end is in the order: what runs, caches, then the Lease is freed, so that no other one
-/// leads before everything that acts here has ended; at last events that are still to be told, and what is served.
+/// this one leads, controllers. The end is in the order: what runs, caches, then the Lease is freed, so that no other
+/// one leads before everything that acts here has ended; at last events that are still to be told, and what is served.
 ///
 /// What fails on the way is tried again, and said on standard error unless [`on_error`](Manager::on_error) says else.
 pub struct Manager {
@@ -290,9 +290,9 @@ impl Manager {
         self
     }
 
-    /// Hears of each reconcile that fails, of each failure of a cache, of the leader election or of an event: a kind
-    /// that does not exist, for instance, or that may not be read. Without this they are said on standard error, each once, and then
-    /// the tenth time, the hundredth and so on.
+    /// Hears of each reconcile that fails, and of each failure of a cache, of the leader election or of an event: that
+    /// a kind does not exist, for instance, or may not be read. Without this they are said on standard error, each
+    /// once, and then the tenth time, the hundredth and so on.
     #[must_use]
     pub fn on_error(mut self, listener: impl Fn(&Report) + Send + Sync + 'static) -> Self {
         self.reporter = Reporter::new(listener);
