@@ -4,10 +4,11 @@ use std::{fmt, marker::PhantomData};
 
 use bytes::Bytes;
 use capstan_api::{
-    GroupVersionResource, Resource, Unstructured,
-    object::{Object, Scope, path},
+    GroupVersionResource, Resource, Unstructured, go,
+    object::{Encoded, Object, Scope, path},
     options::{CreateOptions, DeleteOptions, GetOptions, ListOptions, PatchOptions, UpdateOptions},
     partial::PartialObjectMetadata,
+    validation::is_path_segment_name,
 };
 use http::Method;
 use serde::{Serialize, de::DeserializeOwned};
@@ -15,6 +16,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::{
     Client, Error,
     client::{Accept, JSON},
+    error::decode,
     query::with_options,
     watch::TypedWatch,
 };
@@ -156,24 +158,45 @@ impl<K> Api<K> {
         &self.resource
     }
 
-    pub(crate) fn path(&self, name: &str, subresource: &str) -> String {
+    /// Where all of them are.
+    fn collection(&self) -> Result<String, Error> {
+        checked("namespace", &self.namespace)?;
+        Ok(path(&self.resource, self.scope, &self.namespace, ""))
+    }
+
+    /// Where one of them is, or a subresource of it when that is not empty.
+    pub(crate) fn path(&self, name: &str, subresource: &str) -> Result<String, Error> {
+        named(name)?;
+        checked("namespace", &self.namespace)?;
         let mut path = path(&self.resource, self.scope, &self.namespace, name);
         if !subresource.is_empty() {
             path.push('/');
             path.push_str(subresource);
         }
-        path
+        Ok(path)
     }
 }
 
-impl<K: Object> Api<K> {
-    fn read(text: &Bytes) -> Result<K, Error> {
-        K::decode_as(text, None).map_err(|error| Error::Decode(error.to_string()))
+/// Refuses a name that would lead elsewhere: to all objects, or up.
+pub(crate) fn named(name: &str) -> Result<(), Error> {
+    if name.is_empty() {
+        return Err(Error::Decode("resource name may not be empty".to_owned()));
     }
+    checked("resource name", name)
+}
 
+pub(crate) fn checked(what: &str, segment: &str) -> Result<(), Error> {
+    let wrong = is_path_segment_name(segment);
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    Err(Error::Decode(format!("invalid {what} {}: [{}]", go::quote(segment), wrong.join(" "))))
+}
+
+impl<K: Object> Api<K> {
     async fn call(&self, mut request: http::Request<Bytes>) -> Result<K, Error> {
         request.headers_mut().insert(http::header::ACCEPT, self.accept.of_object());
-        Api::<K>::read(&self.client.bytes(request).await?)
+        decode(Encoded::new(&self.client.bytes(request).await?), None)
     }
 
     /// One object.
@@ -200,10 +223,7 @@ impl<K: Object> Api<K> {
     /// # Errors
     /// It is not there, the server refuses or cannot be reached.
     pub async fn get_with(&self, name: &str, subresource: &str, options: &GetOptions) -> Result<K, Error> {
-        if name.is_empty() {
-            return Err(Error::Decode("resource name may not be empty".to_owned()));
-        }
-        self.call(self.client.request(Method::GET, &with_options(&self.path(name, subresource), options))?).await
+        self.call(self.client.request(Method::GET, &with_options(&self.path(name, subresource)?, options))?).await
     }
 
     /// A page of the objects, all of them when the options have no limit.
@@ -211,10 +231,8 @@ impl<K: Object> Api<K> {
     /// # Errors
     /// The server refuses or cannot be reached.
     pub async fn list(&self, options: &ListOptions) -> Result<ObjectList<K>, Error> {
-        let page = self.client.list_path(&self.path("", ""), options, self.accept).await?;
-        let read = |item| {
-            K::decode(page.encoded(item), page.item_kind.as_ref()).map_err(|error| Error::Decode(error.to_string()))
-        };
+        let page = self.client.list_path(&self.collection()?, options, self.accept).await?;
+        let read = |item| decode(page.encoded(item), page.item_kind.as_ref());
         let items = page.items.iter().map(read).collect::<Result<_, _>>()?;
         Ok(ObjectList { resource_version: page.resource_version, continue_token: page.continue_token, items })
     }
@@ -255,7 +273,7 @@ impl<K: Object> Api<K> {
     /// # Errors
     /// The server refuses or cannot be reached.
     pub async fn watch(&self, options: &ListOptions) -> Result<TypedWatch<K>, Error> {
-        Ok(TypedWatch::new(self.client.watch_path(&self.path("", ""), options, self.accept).await?))
+        Ok(TypedWatch::new(self.client.watch_path(&self.collection()?, options, self.accept).await?))
     }
 
     /// Changes an object, or a subresource of it when that is not empty.
@@ -270,7 +288,7 @@ impl<K: Object> Api<K> {
         options: &PatchOptions,
     ) -> Result<K, Error> {
         let (content_type, patch) = patch.parts();
-        let path = with_options(&self.path(name, subresource), options);
+        let path = with_options(&self.path(name, subresource)?, options);
         self.call(self.client.request_with(Method::PATCH, &path, content_type, patch)?).await
     }
 
@@ -304,10 +322,7 @@ impl<K: Object> Api<K> {
     /// # Errors
     /// It is not there, a precondition fails, the server refuses or cannot be reached.
     pub async fn delete(&self, name: &str, options: &DeleteOptions) -> Result<(), Error> {
-        if name.is_empty() {
-            return Err(Error::Decode("resource name may not be empty".to_owned()));
-        }
-        self.client.call(self.client.request_with(Method::DELETE, &self.path(name, ""), JSON, options)?).await?;
+        self.client.call(self.client.request_with(Method::DELETE, &self.path(name, "")?, JSON, options)?).await?;
         Ok(())
     }
 
@@ -316,7 +331,7 @@ impl<K: Object> Api<K> {
     /// # Errors
     /// The server refuses or cannot be reached.
     pub async fn delete_collection(&self, options: &DeleteOptions, list: &ListOptions) -> Result<(), Error> {
-        let path = with_options(&self.path("", ""), list);
+        let path = with_options(&self.collection()?, list);
         self.client.call(self.client.request_with(Method::DELETE, &path, JSON, options)?).await?;
         Ok(())
     }
@@ -331,7 +346,7 @@ impl<K: Object> Api<K> {
         subresource: &str,
         body: &T,
     ) -> Result<Bytes, Error> {
-        let request = self.client.request_with(Method::POST, &self.path(name, subresource), JSON, body)?;
+        let request = self.client.request_with(Method::POST, &self.path(name, subresource)?, JSON, body)?;
         self.client.bytes(request).await
     }
 }
@@ -348,7 +363,7 @@ impl<K> Api<K> {
         subresource: &str,
         options: &GetOptions,
     ) -> Result<T, Error> {
-        let path = with_options(&self.path(name, subresource), options);
+        let path = with_options(&self.path(name, subresource)?, options);
         json(&self.client.bytes(self.client.request(Method::GET, &path)?).await?)
     }
 
@@ -363,7 +378,7 @@ impl<K> Api<K> {
         document: &T,
         options: &UpdateOptions,
     ) -> Result<T, Error> {
-        let path = with_options(&self.path(name, subresource), options);
+        let path = with_options(&self.path(name, subresource)?, options);
         json(&self.client.bytes(self.client.request_with(Method::PUT, &path, JSON, document)?).await?)
     }
 
@@ -379,7 +394,7 @@ impl<K> Api<K> {
         options: &PatchOptions,
     ) -> Result<T, Error> {
         let (content_type, patch) = patch.parts();
-        let path = with_options(&self.path(name, subresource), options);
+        let path = with_options(&self.path(name, subresource)?, options);
         json(&self.client.bytes(self.client.request_with(Method::PATCH, &path, content_type, patch)?).await?)
     }
 }
@@ -402,7 +417,7 @@ impl<K: Object + Serialize> Api<K> {
     /// # Errors
     /// It is there already, the server refuses or cannot be reached.
     pub async fn create_with(&self, object: &K, options: &CreateOptions) -> Result<K, Error> {
-        let path = with_options(&self.path("", ""), options);
+        let path = with_options(&self.collection()?, options);
         self.call(self.client.object_request(Method::POST, &path, self.accept, object)?).await
     }
 
@@ -427,7 +442,7 @@ impl<K: Object + Serialize> Api<K> {
     /// # Errors
     /// Somebody has changed it since it was read, the server refuses or cannot be reached.
     pub async fn update_with(&self, object: &K, subresource: &str, options: &UpdateOptions) -> Result<K, Error> {
-        let path = with_options(&self.path(object.identity().name, subresource), options);
+        let path = with_options(&self.path(object.identity().name, subresource)?, options);
         self.call(self.client.object_request(Method::PUT, &path, self.accept, object)?).await
     }
 }

@@ -1,7 +1,8 @@
-//! Waiting for the first of two things.
+//! Waiting for the first of two things, and for one that may panic.
 
 use std::{
     future::{Future, poll_fn},
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
     task::Poll,
 };
@@ -31,6 +32,18 @@ pub async fn race<A, B>(first: impl Future<Output = A>, second: impl Future<Outp
             return Poll::Ready(Either::First(answer));
         }
         second.as_mut().poll(cx).map(Either::Second)
+    })
+    .await
+}
+
+/// What the future says, or nothing when it panics.
+pub async fn caught<F: Future>(make: impl FnOnce() -> F) -> Option<F::Output> {
+    // A future that panicked is never polled again, and what it shares with others is behind locks of their own.
+    let mut future = pin!(catch_unwind(AssertUnwindSafe(make)).ok()?);
+    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+        Ok(Poll::Pending) => Poll::Pending,
+        Ok(Poll::Ready(answer)) => Poll::Ready(Some(answer)),
+        Err(_) => Poll::Ready(None),
     })
     .await
 }

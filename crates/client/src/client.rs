@@ -112,6 +112,18 @@ impl Client {
         self.with(|inner| inner.limiter = Some(Arc::new(RateLimiter::new(qps, burst))))
     }
 
+    /// The same, with a bucket of its own if requests are limited: those of others do not keep its own waiting.
+    #[must_use]
+    pub fn with_own_rate_limit(&self) -> Self {
+        self.with(|inner| inner.limiter = inner.limiter.as_ref().map(|limiter| Arc::new(limiter.another())))
+    }
+
+    /// The same, over what `around` makes of its road: each attempt passes there, after all waiting.
+    #[must_use]
+    pub fn with_transport<T: Transport>(&self, around: impl FnOnce(SharedTransport) -> T) -> Self {
+        self.with(|inner| inner.transport = Arc::new(around(Arc::clone(&inner.transport))))
+    }
+
     /// The same, giving up requests that take longer. Watches and other streams are given up only if they do not begin.
     #[must_use]
     pub fn with_timeout(&self, timeout: Duration) -> Self {
@@ -302,7 +314,12 @@ impl Client {
         accept: Accept,
     ) -> Result<WatchStream, Error> {
         let path = query::with_options(path, &ListOptions { watch: true, ..options.clone() });
-        let response = self.call(self.read_request(&path, accept.of_watch())?).await?;
+        self.begin_watch(self.read_request(&path, accept.of_watch())?).await
+    }
+
+    /// Begins a watch by a request for one.
+    pub(crate) async fn begin_watch(&self, request: Request<Bytes>) -> Result<WatchStream, Error> {
+        let response = self.call(request).await?;
         let content_type = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let frames = content_type.is_some_and(|content_type| content_type.starts_with(PROTOBUF));
         let body = response.into_body();
@@ -317,10 +334,10 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    pub(crate) async fn wait(&mut self, error: &Error) {
+    pub(crate) async fn wait(&mut self, error: Option<&Error>) {
         let inner = &self.client.inner;
         let wait = self.backoff.next(inner.clock.monotonic(), &*inner.ids);
-        inner.clock.sleep(error.retry_after().map_or(wait, |asked| wait.max(asked))).await;
+        inner.clock.sleep(error.and_then(Error::retry_after).map_or(wait, |asked| wait.max(asked))).await;
     }
 }
 
@@ -361,7 +378,7 @@ impl Accept {
         }
     }
 
-    fn of_watch(self) -> HeaderValue {
+    pub(crate) fn of_watch(self) -> HeaderValue {
         match self {
             Accept::Protobuf => HeaderValue::from_static(
                 "application/vnd.kubernetes.protobuf;stream=watch,application/json;stream=watch",

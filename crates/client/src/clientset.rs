@@ -111,7 +111,7 @@ clientset! {
     }
     networking_v1 NetworkingV1 k8s_openapi::api::networking::v1 {
         cluster ingress_classes IngressClass, namespaced ingresses Ingress, cluster ip_addresses IPAddress,
-        namespaced network_policies NetworkPolicy, cluster service_c_i_d_rs ServiceCIDR,
+        namespaced network_policies NetworkPolicy, cluster service_cidrs ServiceCIDR,
     }
     node_v1 NodeV1 k8s_openapi::api::node::v1 {
         cluster runtime_classes RuntimeClass,

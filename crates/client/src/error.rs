@@ -2,7 +2,12 @@
 
 use std::{fmt, time::Duration};
 
-use capstan_api::Status;
+use capstan_api::{
+    GroupVersionKind, Status,
+    object::{Encoded, Object},
+};
+
+use crate::Key;
 
 /// Why a request, or a watch, failed.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,8 +16,21 @@ pub enum Error {
     Api(Box<Status>),
     /// The server could not be reached, or went away.
     Transport(String),
-    /// The answer makes no sense.
+    /// One side does not believe the certificate of the other: it has expired, or somebody else vouches for it.
+    Certificate(String),
+    /// The answer makes no sense, or the request would not.
     Decode(String),
+}
+
+/// Reads an object. An error names it, if that much can be read.
+pub(crate) fn decode<K: Object>(encoded: Encoded<'_>, kind: Option<&GroupVersionKind>) -> Result<K, Error> {
+    K::decode(encoded, kind).map_err(|error| {
+        let metadata = encoded.metadata().unwrap_or_default();
+        Error::Decode(match metadata.name.is_empty() {
+            true => error.to_string(),
+            false => format!("unable to understand {}: {error}", Key::new(&metadata.namespace, &metadata.name)),
+        })
+    })
 }
 
 impl Error {
@@ -21,7 +39,7 @@ impl Error {
     pub fn status(&self) -> Option<&Status> {
         match self {
             Error::Api(status) => Some(status),
-            Error::Transport(_) | Error::Decode(_) => None,
+            Error::Transport(_) | Error::Certificate(_) | Error::Decode(_) => None,
         }
     }
 
@@ -46,7 +64,7 @@ impl Error {
     pub fn is_retriable(&self) -> bool {
         match self {
             Error::Transport(_) => true,
-            Error::Decode(_) => false,
+            Error::Certificate(_) | Error::Decode(_) => false,
             Error::Api(status) => {
                 status.is_too_many_requests()
                     || status.is_internal_error()
@@ -121,7 +139,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Api(status) => status.fmt(f),
-            Error::Transport(text) | Error::Decode(text) => f.write_str(text),
+            Error::Transport(text) | Error::Certificate(text) | Error::Decode(text) => f.write_str(text),
         }
     }
 }

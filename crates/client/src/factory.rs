@@ -2,20 +2,26 @@
 
 use std::{
     any::{Any, TypeId},
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use capstan_api::{GroupVersionResource, Resource, Unstructured, object::Object, partial::PartialObjectMetadata};
+use capstan_api::{
+    GroupVersionResource, Resource, Scope, Unstructured, builtin, object::Object, partial::PartialObjectMetadata,
+};
 use capstan_clock::{SharedClock, SharedIds};
 
-use crate::{BoxFuture, Client, ListerWatcher, SharedIndexInformer, reflector::machine::Config};
+use crate::{
+    BoxFuture, Client, ListerWatcher, SharedIndexInformer,
+    reflector::{ReflectorError, machine::Config},
+};
 
 /// Knows how to list and watch any resource.
 pub trait ListerWatchers: fmt::Debug + Send + Sync + 'static {
-    /// What lists and watches a resource in a namespace, or in all of them when that is empty.
+    /// What lists and watches a resource in a namespace, or in all of them when that is empty, as it is for kinds that
+    /// live in none.
     fn lister_watcher(&self, resource: &GroupVersionResource, namespace: &str) -> Arc<dyn ListerWatcher>;
 
     /// The same for their metadata alone. Who knows nothing better brings whole objects.
@@ -26,6 +32,7 @@ pub trait ListerWatchers: fmt::Debug + Send + Sync + 'static {
 
 /// What all informers can do, whatever their objects are.
 trait AnyInformer: Send + Sync {
+    fn has_synced(&self) -> bool;
     fn run(&self) -> BoxFuture<'static, ()>;
     fn wait_for_sync(&self) -> BoxFuture<'static, bool>;
     fn shut_down(&self);
@@ -36,6 +43,10 @@ impl<K: Object> AnyInformer for SharedIndexInformer<K> {
     fn run(&self) -> BoxFuture<'static, ()> {
         let this = self.clone();
         Box::pin(async move { this.run().await })
+    }
+
+    fn has_synced(&self) -> bool {
+        SharedIndexInformer::has_synced(self)
     }
 
     fn wait_for_sync(&self) -> BoxFuture<'static, bool> {
@@ -67,6 +78,7 @@ pub struct InformerOptions {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct InformerKey {
     resource: GroupVersionResource,
+    scope: Scope,
     options: InformerOptions,
     of: TypeId,
 }
@@ -75,6 +87,17 @@ struct Entry {
     informer: Box<dyn AnyInformer>,
     started: bool,
 }
+
+/// What is so of the informers of one resource as one type: which objects, and what else is to be done to each.
+struct Own {
+    options: InformerOptions,
+    setup: Setup,
+}
+
+/// Does something to an informer of any type.
+type Setup = Box<dyn Fn(&dyn Any) + Send + Sync>;
+
+type OnError = Arc<dyn Fn(&GroupVersionResource, &ReflectorError) + Send + Sync>;
 
 /// Makes informers, and makes each only once: who asks twice for a kind gets the same one.
 ///
@@ -86,6 +109,8 @@ pub struct SharedInformerFactory {
     config: Config,
     namespace: String,
     resync: Option<Duration>,
+    on_error: Option<OnError>,
+    own: HashMap<(GroupVersionResource, TypeId), Own>,
     informers: Mutex<HashMap<InformerKey, Entry>>,
 }
 
@@ -105,6 +130,8 @@ impl SharedInformerFactory {
             config: Config::default(),
             namespace: String::new(),
             resync: None,
+            on_error: None,
+            own: HashMap::new(),
             informers: Mutex::default(),
         }
     }
@@ -116,7 +143,7 @@ impl SharedInformerFactory {
         SharedInformerFactory::new(Arc::new(client.clone()), clock, ids)
     }
 
-    /// Only this namespace.
+    /// Only this namespace. Kinds that live in none are there all the same.
     #[must_use]
     pub fn namespace(mut self, namespace: &str) -> Self {
         namespace.clone_into(&mut self.namespace);
@@ -144,9 +171,33 @@ impl SharedInformerFactory {
         self
     }
 
+    /// What differs for one resource, as one type: which objects, for those who do not say, and what `setup` does to
+    /// its informers before anybody has them, such as setting a transform, keeping them compact, or adding indices.
+    #[must_use]
+    pub fn with_own<K: Object>(
+        mut self,
+        resource: GroupVersionResource,
+        options: InformerOptions,
+        setup: impl Fn(&SharedIndexInformer<K>) + Send + Sync + 'static,
+    ) -> Self {
+        let setup = Box::new(move |informer: &dyn Any| informer.downcast_ref().map_or((), &setup));
+        self.own.insert((resource, TypeId::of::<K>()), Own { options, setup });
+        self
+    }
+
+    /// Tells of the failures of all informers, and of which resource they are, unless one has a handler of its own.
+    #[must_use]
+    pub fn on_watch_error(
+        mut self,
+        handler: impl Fn(&GroupVersionResource, &ReflectorError) + Send + Sync + 'static,
+    ) -> Self {
+        self.on_error = Some(Arc::new(handler));
+        self
+    }
+
     /// The informer of a type.
     pub fn informer<K: Object + Resource>(&self) -> SharedIndexInformer<K> {
-        self.informer_of(K::gvr())
+        self.informer_scoped(K::gvr(), K::SCOPE)
     }
 
     /// The informer of any resource, without its type.
@@ -156,7 +207,7 @@ impl SharedInformerFactory {
 
     /// The informer of the metadata alone of any resource.
     pub fn for_metadata(&self, resource: GroupVersionResource) -> SharedIndexInformer<PartialObjectMetadata> {
-        self.informer_with(resource, InformerOptions::default())
+        self.informer_of(resource)
     }
 
     /// The informer of a resource, whose objects are read as `K`.
@@ -164,28 +215,67 @@ impl SharedInformerFactory {
         self.informer_with(resource, InformerOptions::default())
     }
 
+    /// The same, for those who know where its objects live.
+    pub fn informer_scoped<K: Object>(&self, resource: GroupVersionResource, scope: Scope) -> SharedIndexInformer<K> {
+        self.made(&mut self.lock(), resource, scope, InformerOptions::default())
+    }
+
     /// The informer of a part of the objects of a resource. For each part there is one.
+    ///
+    /// Resources that are neither built in nor known to this factory already are taken to live in namespaces.
     pub fn informer_with<K: Object>(
         &self,
         resource: GroupVersionResource,
         options: InformerOptions,
     ) -> SharedIndexInformer<K> {
+        let mut informers = self.lock();
+        let in_cluster = builtin::resource(&resource).is_some_and(|row| !row.namespaced)
+            || informers.keys().any(|key| key.resource == resource && key.scope == Scope::Cluster);
+        let scope = if in_cluster { Scope::Cluster } else { Scope::Namespaced };
+        self.made(&mut informers, resource, scope, options)
+    }
+
+    fn made<K: Object>(
+        &self,
+        informers: &mut HashMap<InformerKey, Entry>,
+        resource: GroupVersionResource,
+        scope: Scope,
+        mut options: InformerOptions,
+    ) -> SharedIndexInformer<K> {
         let of = TypeId::of::<K>();
+        let own = self.own.get(&(resource.clone(), of));
+        if let Some(Own { options: own, .. }) = own {
+            let InformerOptions { namespace, label_selector, field_selector } = own.clone();
+            options.namespace = options.namespace.or(namespace);
+            options.label_selector = options.label_selector.or(label_selector);
+            options.field_selector = options.field_selector.or(field_selector);
+        }
+        let namespace = match scope {
+            Scope::Namespaced => options.namespace.unwrap_or_else(|| self.namespace.clone()),
+            Scope::Cluster => String::new(),
+        };
+        options.namespace = Some(namespace.clone());
         let new = |key: &InformerKey| {
-            let namespace = key.options.namespace.as_deref().unwrap_or(&self.namespace);
             let source = match of == TypeId::of::<PartialObjectMetadata>() {
-                true => self.source.metadata_lister_watcher(&key.resource, namespace),
-                false => self.source.lister_watcher(&key.resource, namespace),
+                true => self.source.metadata_lister_watcher(&key.resource, &namespace),
+                false => self.source.lister_watcher(&key.resource, &namespace),
             };
             let mut config = self.config.clone();
             let InformerOptions { label_selector, field_selector, .. } = key.options.clone();
             config.label_selector = label_selector.unwrap_or(config.label_selector);
             config.field_selector = field_selector.unwrap_or(config.field_selector);
             let (clock, ids) = (Arc::clone(&self.clock), Arc::clone(&self.ids));
-            SharedIndexInformer::<K>::with_resync(source, config, clock, ids, self.resync)
+            let informer = SharedIndexInformer::<K>::with_resync(source, config, clock, ids, self.resync);
+            if let Some(on_error) = self.on_error.clone() {
+                let resource = key.resource.clone();
+                informer.set_watch_error_handler(Arc::new(move |error| on_error(&resource, error)));
+            }
+            if let Some(own) = own {
+                (own.setup)(&informer);
+            }
+            informer
         };
-        let key = InformerKey { resource, options, of };
-        let mut informers = self.lock();
+        let key = InformerKey { resource, scope, options, of };
         let entry =
             informers.entry(key.clone()).or_insert_with(|| Entry { informer: Box::new(new(&key)), started: false });
         let known = entry.informer.as_any().downcast_ref::<SharedIndexInformer<K>>();
@@ -211,6 +301,14 @@ impl SharedInformerFactory {
             all &= wait.await;
         }
         all
+    }
+
+    /// The resources whose informers were started and do not have all of their first lists yet.
+    #[must_use]
+    pub fn unsynced(&self) -> BTreeSet<GroupVersionResource> {
+        let informers = self.lock();
+        let waiting = informers.iter().filter(|(_, entry)| entry.started && !entry.informer.has_synced());
+        waiting.map(|(key, _)| key.resource.clone()).collect()
     }
 
     /// Ends all informers.

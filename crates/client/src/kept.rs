@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -126,18 +127,21 @@ impl<K: Object> Recent<K> {
         {
             return Some(Arc::clone(object));
         }
-        match K::decode(Encoded::new(bytes), None) {
+        let read = catch_unwind(AssertUnwindSafe(|| K::decode(Encoded::new(bytes), None)));
+        match read
+            .map_or_else(|_| Err("reading it panicked".to_owned()), |read| read.map_err(|error| error.to_string()))
+        {
             Ok(object) => {
                 let object = Arc::new(object);
                 // What was there is dropped without the lock.
                 drop(held().replace((Arc::clone(bytes), Arc::clone(&object))));
                 Some(object)
             }
-            Err(error) => {
+            Err(reason) => {
                 if let Some(on_error) = &self.on_error {
                     let metadata = Encoded::new(bytes).metadata().unwrap_or_default();
                     let key = Some(Key::new(&metadata.namespace, &metadata.name));
-                    on_error(&ReflectorError::BadObject { key, reason: error.to_string() });
+                    on_error(&ReflectorError::BadObject { key, reason });
                 }
                 None
             }
@@ -156,6 +160,12 @@ pub(crate) struct Packed<K> {
     pub(crate) key: Key,
     pub(crate) resource_version: String,
     pub(crate) object: Kept<K>,
+}
+
+impl<K> Clone for Packing<K> {
+    fn clone(&self) -> Self {
+        Packing { encode: self.encode, recent: Arc::clone(&self.recent) }
+    }
 }
 
 impl<K: Object> Packing<K> {

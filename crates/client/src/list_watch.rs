@@ -49,9 +49,14 @@ impl WatchStream {
         WatchStream(Box::new(watch))
     }
 
+    /// The next event; see [`Watch::poll_next`].
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<WatchEvent<Bytes>, Error>>> {
+        self.0.poll_next(cx)
+    }
+
     /// The next event; see [`Watch::poll_next`]. The future may be dropped without losing an event.
     pub async fn next(&mut self) -> Option<Result<WatchEvent<Bytes>, Error>> {
-        poll_fn(|cx| self.0.poll_next(cx)).await
+        poll_fn(|cx| self.poll_next(cx)).await
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::{
     net::IpAddr,
+    path::Path,
     pin::Pin,
     sync::{
         Arc, Mutex, PoisonError,
@@ -15,7 +16,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, Uri, header};
+use http::{HeaderValue, Request, Response, StatusCode, Uri, header};
 use hyper::{
     body::Incoming,
     rt::{Read, Write},
@@ -37,7 +38,7 @@ use crate::{
     BoxFuture, Client, Error,
     config::{Config, ConfigError, chain},
     gzip,
-    rotated::{CaFile, TokenFile},
+    rotated::{CaFile, Stamp, TokenFile, stamp},
     transport::{Body, BodyError, Transport},
 };
 
@@ -52,6 +53,9 @@ const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
 /// A connection that does not answer that within this time is given up.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How often one that does not answer is asked, where it is the kernel that asks.
+const KEEP_ALIVE_PROBES: u32 = 3;
 
 /// How much of an answer may be on its way, per request and per connection.
 const WINDOW: u32 = 4 << 20;
@@ -69,9 +73,7 @@ enum Protocol {
 
 /// A server over the network.
 struct Network {
-    make: MakeRoad,
-    upgrades: Road,
-    lanes: Mutex<Vec<Lane>>,
+    roads: Arc<Roads>,
     place: String,
     host: String,
     /// Whether long answers are to come compressed.
@@ -79,10 +81,91 @@ struct Network {
     token: Option<TokenFile>,
 }
 
+/// The roads to a server. They are made anew when what proves who asks is another: when the files of the client's
+/// certificate change, and when the server does not believe what a plugin told. What is on its way stays there.
+struct Roads {
+    config: Config,
+    made: Mutex<Made>,
+    /// Only one asks a plugin again.
+    renewing: tokio::sync::Mutex<()>,
+}
+
+struct Made {
+    make: MakeRoad,
+    upgrades: Road,
+    lanes: Vec<Lane>,
+    /// The files of the client's certificate as they were before they were read.
+    stamps: Vec<Option<Stamp>>,
+}
+
 #[derive(Clone)]
 struct Lane {
     road: Road,
     busy: Arc<AtomicUsize>,
+}
+
+impl Made {
+    fn of(config: &Config) -> Result<Self, ConfigError> {
+        let stamps = stamps(config);
+        let make = road_maker(config)?;
+        let upgrades = make(Protocol::Http1);
+        Ok(Made { make, upgrades, lanes: Vec::new(), stamps })
+    }
+
+    /// The road for a request: the first that is not full, a new one, or the least busy.
+    fn lane(&mut self) -> Lane {
+        let busy = |lane: &&Lane| lane.busy.load(Ordering::Relaxed);
+        let lane = match self.lanes.iter().find(|lane| busy(lane) < MAX_STREAMS) {
+            Some(lane) => lane.clone(),
+            None if self.lanes.len() < MAX_CONNECTIONS => {
+                self.lanes.push(Lane { road: (self.make)(Protocol::Any), busy: Arc::default() });
+                self.lanes[self.lanes.len() - 1].clone()
+            }
+            None => self.lanes.iter().min_by_key(busy).expect("there are some").clone(),
+        };
+        lane.busy.fetch_add(1, Ordering::Relaxed);
+        lane
+    }
+}
+
+fn stamps(config: &Config) -> Vec<Option<Stamp>> {
+    let user = &config.kube.auth_info;
+    let files = [&user.client_certificate, &user.client_key].into_iter().flatten();
+    files.map(|path| stamp(Path::new(path)).ok()).collect()
+}
+
+impl Roads {
+    fn new(config: Config) -> Result<Self, ConfigError> {
+        let made = Mutex::new(Made::of(&config)?);
+        Ok(Roads { config, made, renewing: tokio::sync::Mutex::default() })
+    }
+
+    fn with<R>(&self, look: impl FnOnce(&mut Made) -> R) -> R {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        // While only one of the files is new, what they said last counts.
+        if made.stamps != stamps(&self.config)
+            && let Ok(new) = Made::of(&self.config)
+        {
+            *made = new;
+        }
+        look(&mut made)
+    }
+
+    /// Asks the plugin again, if there is one. What it says counts for requests that come later.
+    async fn refused(self: Arc<Self>) {
+        if self.config.kube.auth_info.exec.is_none() {
+            return;
+        }
+        let Ok(_renewing) = self.renewing.try_lock() else { return };
+        let this = Arc::clone(&self);
+        // It fails only with the runtime; a plugin that fails changes nothing.
+        let _ = tokio::task::spawn_blocking(move || {
+            if let Ok(new) = Made::of(&this.config) {
+                *this.made.lock().unwrap_or_else(PoisonError::into_inner) = new;
+            }
+        })
+        .await;
+    }
 }
 
 impl Client {
@@ -99,14 +182,13 @@ impl Client {
     ///
     /// # Errors
     /// The file cannot be read, or what it says does not make sense, or credentials fail.
-    pub async fn from_kubeconfig(
-        path: impl AsRef<std::path::Path>,
-        context: Option<&str>,
-    ) -> Result<Self, ConfigError> {
+    pub async fn from_kubeconfig(path: impl AsRef<Path>, context: Option<&str>) -> Result<Self, ConfigError> {
         Client::from_config(&Config::from_kubeconfig(path, context).await?)
     }
 
-    /// A client of the server of a config. Plugins that tell credentials run now and whenever those expire.
+    /// A client of the server of a config. Plugins that tell credentials run now, again when a token of theirs expires,
+    /// and whenever the server no longer believes what they told: the request that shows it fails, and the next ones
+    /// have the new credentials. Files with certificates and tokens are read again when they change.
     ///
     /// # Errors
     /// Credentials fail.
@@ -147,8 +229,6 @@ impl Network {
                 Err(error) => return Err(ConfigError::token_file(&config.place, &path, &error)),
             }
         }
-        let make = road_maker(&config)?;
-        let upgrades = make(Protocol::Http1);
         let place = format!("{} ({})", config.server().trim_end_matches('/'), config.place);
         let authority = config.kube.cluster_url.authority();
         let host = authority.map(ToString::to_string).unwrap_or_default();
@@ -156,23 +236,7 @@ impl Network {
         let near = authority.map_or("", http::uri::Authority::host).trim_matches(['[', ']']);
         let near = near == "localhost" || near.parse().is_ok_and(|address: IpAddr| address.is_loopback());
         let compression = !near && !config.kube.disable_compression;
-        Ok(Network { make, upgrades, lanes: Mutex::default(), place, host, compression, token })
-    }
-
-    /// The road for a request: the first that is not full, a new one, or the least busy.
-    fn lane(&self) -> Lane {
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        let busy = |lane: &&Lane| lane.busy.load(Ordering::Relaxed);
-        let lane = match lanes.iter().find(|lane| busy(lane) < MAX_STREAMS) {
-            Some(lane) => lane.clone(),
-            None if lanes.len() < MAX_CONNECTIONS => {
-                lanes.push(Lane { road: (self.make)(Protocol::Any), busy: Arc::default() });
-                lanes[lanes.len() - 1].clone()
-            }
-            None => lanes.iter().min_by_key(busy).expect("there are some").clone(),
-        };
-        lane.busy.fetch_add(1, Ordering::Relaxed);
-        lane
+        Ok(Network { roads: Arc::new(Roads::new(config)?), place, host, compression, token })
     }
 }
 
@@ -188,20 +252,54 @@ impl Transport for Network {
             request.headers_mut().insert(header::AUTHORIZATION, token.header());
         }
         let (road, busy) = if request.headers().contains_key(header::UPGRADE) {
-            (self.upgrades.clone(), None)
+            (self.roads.with(|made| made.upgrades.clone()), None)
         } else {
             if self.compression && !request.headers().contains_key(header::ACCEPT_ENCODING) {
                 request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
             }
-            let lane = self.lane();
+            let lane = self.roads.with(Made::lane);
             (lane.road, Some(Busy(lane.busy)))
         };
-        let place = self.place.clone();
+        let (place, roads) = (self.place.clone(), Arc::clone(&self.roads));
         Box::pin(async move {
             let answer = road.oneshot(request.map(KubeBody::from)).await;
-            let response = answer.map_err(|error| Error::Transport(format!("{place}: {}", chain(&*error))))?;
-            Ok(gzip::inflated(response.map(|body| Body::new(Counted { body, _busy: busy }))))
+            let answer = answer.map_err(|error| {
+                let text = format!("{place}: {}", chain(&*error));
+                if is_of_certificates(&*error) { Error::Certificate(text) } else { Error::Transport(text) }
+            });
+            match &answer {
+                Err(Error::Certificate(_)) => roads.refused().await,
+                Ok(response) if response.status() == StatusCode::UNAUTHORIZED => roads.refused().await,
+                _ => {}
+            }
+            Ok(gzip::inflated(answer?.map(|body| Body::new(Counted { body, _busy: busy }))))
         })
+    }
+}
+
+/// Whether it is about certificates, which do not become right by trying again.
+fn is_of_certificates(error: &(dyn std::error::Error + 'static)) -> bool {
+    use rustls::AlertDescription as Alert;
+    let tls = error.downcast_ref::<rustls::Error>();
+    // An I/O error says what is behind what it carries, not what it carries.
+    let carried = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    match tls {
+        Some(rustls::Error::InvalidCertificate(_)) => true,
+        Some(rustls::Error::AlertReceived(alert)) => matches!(
+            alert,
+            Alert::BadCertificate
+                | Alert::UnsupportedCertificate
+                | Alert::CertificateRevoked
+                | Alert::CertificateExpired
+                | Alert::CertificateUnknown
+                | Alert::CertificateRequired
+                | Alert::UnknownCA
+        ),
+        _ => match (carried, error.source()) {
+            (Some(carried), _) => is_of_certificates(carried),
+            (None, Some(source)) => is_of_certificates(source),
+            (None, None) => false,
+        },
     }
 }
 
@@ -238,6 +336,10 @@ fn road_maker(config: &Config) -> Result<MakeRoad, ConfigError> {
     let mut direct = HttpConnector::new();
     direct.enforce_http(false);
     direct.set_nodelay(true);
+    // Over HTTP/1 nothing else notices that the other side is gone while nothing is sent.
+    direct.set_keepalive(Some(KEEP_ALIVE));
+    direct.set_keepalive_interval(Some(KEEP_ALIVE_TIMEOUT));
+    direct.set_keepalive_retries(Some(KEEP_ALIVE_PROBES));
     let Some(proxy_url) = config.kube.proxy_url.clone() else { return roads(config, direct) };
     match proxy_url.scheme_str() {
         Some("socks5") => roads(config, proxy::SocksV5::new(proxy_url, direct)),

@@ -22,8 +22,16 @@ impl RateLimiter {
     /// `qps` requests a second, `burst` at once.
     #[must_use]
     pub fn new(qps: f32, burst: u32) -> Self {
-        let every = if qps > 0.0 { Duration::from_secs_f32(1.0 / qps) } else { Duration::ZERO };
+        // One in longer than can be said is none at all.
+        let every =
+            if qps > 0.0 { Duration::try_from_secs_f32(1.0 / qps).unwrap_or(Duration::MAX) } else { Duration::ZERO };
         RateLimiter { every, burst: burst.max(1), full_at: Mutex::default() }
+    }
+
+    /// One as fast, whose bucket is full.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        RateLimiter { every: self.every, burst: self.burst, full_at: Mutex::default() }
     }
 
     /// When the next request may go. The token is taken.
@@ -58,6 +66,9 @@ mod tests {
         assert_eq!([go(0), go(0), go(0), go(0), go(0)], [0, 0, 0, 100, 200], "a burst, then one every 100 ms");
         assert_eq!([go(250), go(250)], [300, 400]);
         assert_eq!([go(5000), go(5000), go(5000), go(5000)], [5000, 5000, 5000, 5100], "full again after a pause");
+        assert_eq!(limiter.another().reserve(at(5000)), at(5000), "another bucket");
+        let never = RateLimiter::new(1e-30, 1);
+        assert_eq!([never.reserve(at(7)), never.reserve(at(7))], [at(7), Moment(Duration::MAX)]);
         let open = RateLimiter::new(0.0, 1);
         assert_eq!([open.reserve(at(7)), open.reserve(at(7))], [at(7), at(7)]);
     }

@@ -5,16 +5,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use capstan_api::{
     GroupVersionResource,
-    object::{Object, Scope, path},
+    object::{Encoded, Object, Scope, path},
     options::ListOptions,
 };
 use http::{HeaderName, HeaderValue, Method, header};
 use serde::Serialize;
 
 use crate::{
-    Client, Error, ListPage, Patch, WatchStream,
+    Client, Error, ListPage, Patch,
+    api::{checked, named},
     beat::{Either, race},
     client::{Accept, JSON},
+    error::decode,
     query,
     transport::Body,
     watch::TypedWatch,
@@ -52,7 +54,7 @@ impl RESTClient {
             method,
             resource: None,
             namespace: String::new(),
-            name: String::new(),
+            name: None,
             subresource: String::new(),
             path: String::new(),
             query: Vec::new(),
@@ -97,7 +99,7 @@ pub struct Request {
     method: Method,
     resource: Option<GroupVersionResource>,
     namespace: String,
-    name: String,
+    name: Option<String>,
     subresource: String,
     path: String,
     query: Vec<String>,
@@ -121,7 +123,7 @@ impl Request {
 
     /// On the object of this name.
     pub fn name(mut self, name: &str) -> Self {
-        name.clone_into(&mut self.name);
+        self.name = Some(name.to_owned());
         self
     }
 
@@ -179,7 +181,9 @@ impl Request {
     pub fn url(&self) -> String {
         let mut url = match &self.resource {
             _ if !self.path.is_empty() => self.path.clone(),
-            Some(resource) => path(resource, Scope::Namespaced, &self.namespace, &self.name),
+            Some(resource) => {
+                path(resource, Scope::Namespaced, &self.namespace, self.name.as_deref().unwrap_or_default())
+            }
             None => "/".to_owned(),
         };
         if !self.subresource.is_empty() {
@@ -197,8 +201,10 @@ impl Request {
         self.resource.as_ref().map_or(Accept::Json, |resource| self.client.accept_of(resource))
     }
 
-    fn http(&mut self, accept: Accept) -> Result<http::Request<Bytes>, Error> {
-        let mut request = self.client.read_request(&self.url(), accept.of_object())?;
+    fn http(&mut self, accept: HeaderValue) -> Result<http::Request<Bytes>, Error> {
+        self.name.as_deref().map_or(Ok(()), named)?;
+        checked("namespace", &self.namespace)?;
+        let mut request = self.client.read_request(&self.url(), accept)?;
         request.method_mut().clone_from(&self.method);
         // What is said last counts, also against what was said before it here.
         for (name, value) in self.headers.drain(..) {
@@ -223,9 +229,9 @@ impl Request {
     /// # Errors
     /// The server refuses or cannot be reached, or the answer is not an object of the type.
     pub async fn into<K: Object>(mut self) -> Result<K, Error> {
-        let request = self.http(self.accept())?;
+        let request = self.http(self.accept().of_object())?;
         let bytes = self.in_time(self.client.bytes(request)).await?;
-        K::decode_as(&bytes, None).map_err(|error| Error::Decode(error.to_string()))
+        decode(Encoded::new(&bytes), None)
     }
 
     /// Sends it and reads the answer as a page of a list.
@@ -233,7 +239,7 @@ impl Request {
     /// # Errors
     /// The server refuses or cannot be reached, or the answer is no list.
     pub async fn list(mut self) -> Result<ListPage, Error> {
-        let request = self.http(self.accept())?;
+        let request = self.http(self.accept().of_object())?;
         ListPage::parse(&self.in_time(self.client.bytes(request)).await?)
     }
 
@@ -242,7 +248,7 @@ impl Request {
     /// # Errors
     /// The server refuses or cannot be reached.
     pub async fn raw(mut self) -> Result<Bytes, Error> {
-        let request = self.http(Accept::Json)?;
+        let request = self.http(Accept::Json.of_object())?;
         self.in_time(self.client.bytes(request)).await
     }
 
@@ -251,7 +257,7 @@ impl Request {
     /// # Errors
     /// The server refuses or cannot be reached.
     pub async fn stream(mut self) -> Result<Body, Error> {
-        let request = self.http(Accept::Json)?;
+        let request = self.http(Accept::Json.of_object())?;
         Ok(self.in_time(self.client.call(request)).await?.into_body())
     }
 
@@ -260,9 +266,8 @@ impl Request {
     /// # Errors
     /// The server refuses or cannot be reached.
     pub async fn watch<K: Object>(self, options: &ListOptions) -> Result<TypedWatch<K>, Error> {
-        let url = self.url();
-        let watch = self.client.watch_path(&url, options, self.accept());
-        let stream: WatchStream = self.in_time(watch).await?;
-        Ok(TypedWatch::new(stream))
+        let mut this = self.options(&ListOptions { watch: true, ..options.clone() });
+        let request = this.http(this.accept().of_watch())?;
+        Ok(TypedWatch::new(this.in_time(this.client.begin_watch(request)).await?))
     }
 }

@@ -4,7 +4,7 @@ use std::{future::Future, time::Duration};
 
 use capstan_clock::{Clock, Ids, OsIds, RealClock};
 
-use crate::Error;
+use crate::{Client, Error};
 
 /// How often to try, and how long to wait in between.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,12 +26,26 @@ pub const DEFAULT_RETRY: Backoff = Backoff { steps: 5, duration: Duration::from_
 pub const DEFAULT_BACKOFF: Backoff =
     Backoff { steps: 4, duration: Duration::from_millis(10), factor: 5.0, jitter: 0.1 };
 
-/// Writes until nobody else was quicker. `write` must read the object anew each time.
+/// Writes until nobody else was quicker. `write` must read the object anew each time. It waits by the clock of the
+/// operating system; see [`Client::retry_on_conflict`].
 ///
 /// # Errors
 /// What `write` says, if it is no conflict; the last conflict when all attempts have met one.
 pub async fn retry_on_conflict<T, F: Future<Output = Result<T, Error>>>(write: impl FnMut() -> F) -> Result<T, Error> {
     on_error(DEFAULT_RETRY, &RealClock::new(), &OsIds, Error::is_conflict, write).await
+}
+
+impl Client {
+    /// The same, waiting on the client's clock.
+    ///
+    /// # Errors
+    /// As [`retry_on_conflict`].
+    pub async fn retry_on_conflict<T, F: Future<Output = Result<T, Error>>>(
+        &self,
+        write: impl FnMut() -> F,
+    ) -> Result<T, Error> {
+        on_error(DEFAULT_RETRY, &**self.clock(), &**self.ids(), Error::is_conflict, write).await
+    }
 }
 
 /// Tries as long as the errors are such that it may help.

@@ -30,7 +30,7 @@ struct Rotated<T> {
 }
 
 /// What changes when a file is written anew or another one takes its place.
-type Stamp = (u64, u64, Option<SystemTime>);
+pub(crate) type Stamp = (u64, u64, Option<SystemTime>);
 
 impl<T: Clone> Rotated<T> {
     fn open(path: PathBuf, parse: fn(&[u8]) -> io::Result<T>) -> io::Result<Self> {
@@ -51,7 +51,7 @@ impl<T: Clone> Rotated<T> {
     }
 }
 
-fn stamp(path: &Path) -> io::Result<Stamp> {
+pub(crate) fn stamp(path: &Path) -> io::Result<Stamp> {
     let metadata = fs::metadata(path)?;
     Ok((metadata.ino(), metadata.len(), metadata.modified().ok()))
 }

@@ -5,6 +5,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     ops::Bound,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, PoisonError, RwLock},
 };
 
@@ -46,14 +47,19 @@ impl<K> Clone for Index<K> {
 }
 
 impl<K> Index<K> {
+    /// The values of an object: none if the function panics over it, of which the panic hook has told.
+    fn values(&self, object: &K) -> Vec<Str> {
+        catch_unwind(AssertUnwindSafe(|| (self.func)(object))).unwrap_or_default()
+    }
+
     fn insert(&mut self, key: &Key, object: &K) {
-        for value in (self.func)(object) {
+        for value in self.values(object) {
             self.keys.entry(value).or_default().insert(key.clone());
         }
     }
 
     fn remove(&mut self, key: &Key, object: &K) {
-        for value in (self.func)(object) {
+        for value in self.values(object) {
             if let Some(keys) = self.keys.get_mut(&value) {
                 keys.remove(key);
                 if keys.is_empty() {
@@ -212,7 +218,7 @@ impl<K: Object> Indexer<K> {
     /// Everything as it is now.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot<K> {
-        // Index functions run under the lock. One that panics may leave an index behind its objects, never the map.
+        // Nothing panics under the lock.
         self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

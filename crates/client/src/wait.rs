@@ -2,7 +2,7 @@
 
 use capstan_api::{object::Object, options::ListOptions};
 
-use crate::{Api, Error, watch::Event};
+use crate::{Api, Error, reflector::machine::VERY_SHORT_WATCH, watch::Event};
 
 /// Whether an object is as one wants it; it may be absent. Functions are conditions.
 pub trait Condition<K> {
@@ -46,11 +46,16 @@ impl<K: Object> Api<K> {
         let options = ListOptions { field_selector: format!("metadata.name={name}"), ..ListOptions::default() };
         let mut backoff = self.client().backoff();
         loop {
-            match self.wait_once(&options, &condition).await {
+            let clock = self.client().clock();
+            let begun = clock.monotonic();
+            let ended = self.wait_once(&options, &condition).await;
+            let lasted = clock.monotonic().since(begun) >= VERY_SHORT_WATCH;
+            match ended {
                 Ok(Some(found)) => return Ok(found),
-                // The watch ended; that is how watches are.
-                Ok(None) => {}
-                Err(error) if error.is_retriable() || error.is_expired() => backoff.wait(&error).await,
+                // The watch ended, or its connection was cut; that is how watches are.
+                Ok(None) | Err(Error::Transport(_)) if lasted => {}
+                Ok(None) => backoff.wait(None).await,
+                Err(error) if error.is_retriable() || error.is_expired() => backoff.wait(Some(&error)).await,
                 Err(error) => return Err(error),
             }
         }

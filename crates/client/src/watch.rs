@@ -1,7 +1,9 @@
 //! A watch: events as the server sends them, one a line, and as objects.
 
 use std::{
+    future::poll_fn,
     marker::PhantomData,
+    pin::Pin,
     task::{Context, Poll, ready},
 };
 
@@ -12,7 +14,9 @@ use capstan_api::{
     watch_event::{EventType, WatchEvent},
 };
 
-use crate::{Error, Watch, WatchStream, client, transport::Body};
+use futures_core::Stream;
+
+use crate::{Error, Watch, WatchStream, client, error::decode, transport::Body};
 
 /// The longest event that is read: the longest object, both states of it, and room for what is around.
 pub const MAX_EVENT: usize = 8 << 20;
@@ -133,16 +137,19 @@ pub enum Event<K> {
     Bookmark(String),
 }
 
-/// Events with objects of a type. It ends when it is dropped.
+/// Events with objects of a type: a stream that ends when the server has ended the watch, or after an error of it. An
+/// object that is not of the type is an error too, but others may follow.
+///
+/// Dropping it ends the watch.
 #[derive(Debug)]
 pub struct TypedWatch<K> {
-    stream: WatchStream,
+    stream: Option<WatchStream>,
     of: PhantomData<fn() -> K>,
 }
 
 impl<K: Object> TypedWatch<K> {
     pub(crate) fn new(stream: WatchStream) -> Self {
-        TypedWatch { stream, of: PhantomData }
+        TypedWatch { stream: Some(stream), of: PhantomData }
     }
 
     /// The next event; none when the server has ended the watch.
@@ -150,18 +157,37 @@ impl<K: Object> TypedWatch<K> {
     /// # Errors
     /// The server says why the watch ends, the connection broke, or the object is not of the type.
     pub async fn try_next(&mut self) -> Result<Option<Event<K>>, Error> {
-        let Some(event) = self.stream.next().await else { return Ok(None) };
-        let event = event?;
-        let object = || K::decode_as(&event.object, None).map_err(|error| Error::Decode(error.to_string()));
-        Ok(Some(match event.event_type {
-            EventType::Added => Event::Added(object()?),
-            EventType::Modified => Event::Modified(object()?),
-            EventType::Deleted => Event::Deleted(object()?),
-            EventType::Bookmark => {
-                let metadata = Encoded::new(&event.object).metadata().unwrap_or_default();
-                Event::Bookmark(metadata.resource_version.into_owned())
-            }
-            EventType::Error => return Err(client::failure(500, &event.object)),
-        }))
+        poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await.transpose()
     }
+}
+
+impl<K: Object> Stream for TypedWatch<K> {
+    type Item = Result<Event<K>, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let Some(stream) = &mut self.stream else { return Poll::Ready(None) };
+        let event = match ready!(stream.poll_next(cx)) {
+            Some(Ok(event)) if event.event_type == EventType::Error => Err(client::failure(500, &event.object)),
+            Some(Ok(event)) => return Poll::Ready(Some(read(&event))),
+            Some(Err(error)) => Err(error),
+            None => {
+                self.stream = None;
+                return Poll::Ready(None);
+            }
+        };
+        self.stream = None;
+        Poll::Ready(Some(event))
+    }
+}
+
+fn read<K: Object>(event: &WatchEvent<Bytes>) -> Result<Event<K>, Error> {
+    let encoded = Encoded::new(&event.object);
+    Ok(match event.event_type {
+        EventType::Added => Event::Added(decode(encoded, None)?),
+        EventType::Modified => Event::Modified(decode(encoded, None)?),
+        EventType::Deleted => Event::Deleted(decode(encoded, None)?),
+        EventType::Bookmark | EventType::Error => {
+            Event::Bookmark(encoded.metadata().unwrap_or_default().resource_version.into_owned())
+        }
+    })
 }

@@ -14,7 +14,7 @@ use capstan_api::{
     options::{DeleteOptions, ListOptions},
 };
 use capstan_client::{
-    Api, Body, BoxFuture, CachedDiscovery, Client, DeferredRESTMapper, Error, Event, InformerOptions, Patch,
+    Api, Body, BoxFuture, CachedDiscovery, Client, DeferredRESTMapper, Error, Event, InformerOptions, Key, Patch,
     SharedInformerFactory, Transport, retry_on_conflict, wait::conditions,
 };
 use capstan_clock::{ManualClock, SeededIds};
@@ -328,6 +328,25 @@ async fn kinds_that_come_later_are_found() {
 }
 
 #[tokio::test]
+async fn what_becomes_invalid_on_the_way_is_asked_for_again() {
+    let world = world().await;
+    let discovery = world.client.discovery().cached();
+    world.fail([Fault::Slow(Duration::from_secs(5))]);
+    let asking = Arc::clone(&discovery);
+    let asking = tokio::spawn(async move { asking.resources().await.map(drop) });
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    discovery.invalidate();
+    world.run(asking).await.unwrap().unwrap();
+    world.asked();
+    discovery.resources().await.unwrap();
+    assert!(world.asked() > 0, "what it knows is from before");
+    discovery.resources().await.unwrap();
+    assert_eq!(world.asked(), 0);
+}
+
+#[tokio::test]
 async fn pages_that_expire_are_asked_for_at_once() {
     let world = world().await;
     let maps = world.client.core_v1().config_maps("default");
@@ -364,8 +383,13 @@ async fn informers_of_parts_and_of_metadata() {
         let again = factory.informer_with::<ConfigMap>(gvr.clone(), one);
         let untyped = factory.for_resource(gvr.clone());
         let metadata = factory.for_metadata(gvr);
+        // A namespace means nothing to kinds that live in none, whoever asks for them.
+        let namespaces = factory.informer::<Namespace>();
+        let untyped_namespaces = factory.for_resource(GroupVersionResource::new("", "v1", "namespaces"));
         factory.start();
         assert!(factory.wait_for_cache_sync().await);
+        assert!(namespaces.lister().get(&Key::new("", "default")).is_some());
+        assert!(untyped_namespaces.lister().get(&Key::new("", "default")).is_some());
         for name in ["one", "two"] {
             drop(maps.delete(name, &DeleteOptions::default()).await);
             maps.create(&config_map(name, "1")).await.unwrap();

@@ -8,7 +8,7 @@ use std::{
 };
 
 use capstan_api::{GroupVersionResource, Unstructured, options::ListOptions};
-use capstan_client::{Api, Client, Config, Error, Event, ExplicitConfig};
+use capstan_client::{Api, Client, Config, Error, Event, ExplicitConfig, wait::conditions};
 use capstan_clock::{Clock as _, OsIds, RealClock, Timestamp};
 use capstan_server::{
     Server, authentication,
@@ -207,12 +207,14 @@ async fn authorities_are_read_again_when_they_rotate() {
     // The server changes first. Requests on connections that end may break off, but nothing is believed.
     door.lead(&after.url);
     for _ in 0..3 {
-        let Error::Transport(_) = maps.get("x").await.unwrap_err() else { panic!("it is not to be trusted") };
+        let (Error::Transport(_) | Error::Certificate(_)) = maps.get("x").await.unwrap_err() else {
+            panic!("it is not to be trusted")
+        };
     }
-    let Error::Transport(text) = maps.get("x").await.unwrap_err() else { panic!("it is not to be trusted") };
+    let Error::Certificate(text) = maps.get("x").await.unwrap_err() else { panic!("it is not to be trusted") };
     assert!(text.contains("certificate"), "{text}");
     write("no certificate");
-    assert!(matches!(maps.get("x").await, Err(Error::Transport(_))));
+    assert!(matches!(maps.get("x").await, Err(Error::Certificate(_))));
     write(&after.pki.ca.own.certificate);
     assert!(maps.get("x").await.unwrap_err().is_not_found());
 
@@ -265,7 +267,7 @@ async fn compressed_answers_are_read() {
 async fn certificates_that_have_expired() {
     let cluster = Cluster::start_at("expired", "1990-01-01T00:00:00Z".parse().unwrap()).await;
     let client = client(&cluster.kubeconfig("me", Credential::Token("a-token"))).await;
-    let Error::Transport(text) = config_maps(&client).get("x").await.unwrap_err() else { panic!() };
+    let Error::Certificate(text) = config_maps(&client).get("x").await.unwrap_err() else { panic!() };
     assert!(text.starts_with(&cluster.url) && text.contains("expired") && text.contains("user \"me\""), "{text}");
 }
 
@@ -273,7 +275,9 @@ async fn certificates_that_have_expired() {
 async fn servers_that_are_not_trusted_or_not_there() {
     let (cluster, other) = (Cluster::start("one").await, Cluster::start("other").await);
     let wrong = pki::kubeconfig("capstan", &cluster.url, &other.pki.ca.own.certificate, "me", Credential::Token("t"));
-    let Error::Transport(text) = config_maps(&client(&wrong).await).get("x").await.unwrap_err() else { panic!() };
+    let waited = config_maps(&client(&wrong).await).wait_for("x", conditions::exists()).await;
+    assert!(matches!(waited, Err(Error::Certificate(_))), "{waited:?}");
+    let Error::Certificate(text) = config_maps(&client(&wrong).await).get("x").await.unwrap_err() else { panic!() };
     assert!(text.starts_with(&cluster.url) && text.contains("certificate"), "{text}");
     assert!(text.contains("context \"capstan\"") && text.contains("user \"me\""), "{text}");
 
@@ -282,4 +286,44 @@ async fn servers_that_are_not_trusted_or_not_there() {
     drop(other);
     let Error::Transport(text) = config_maps(&gone).get("x").await.unwrap_err() else { panic!() };
     assert!(text.contains("user \"me\""), "{text}");
+}
+
+/// Another certificate is used as soon as the files have it, or as a plugin tells it once the old one is refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn certificates_are_read_again_when_they_rotate() {
+    let (cluster, other) = (Cluster::start("renewed").await, Cluster::start("elsewhere").await);
+    let at = |name: &str| cluster.directory.join(name);
+    let write = |admin: &pki::Certified| {
+        let key = admin.key.to_pem();
+        std::fs::write(at("me.crt"), &admin.certificate).unwrap();
+        std::fs::write(at("me.key"), &key).unwrap();
+        let status = serde_json::json!({"clientCertificateData": admin.certificate, "clientKeyData": key});
+        let told = serde_json::json!({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
+            "status": status});
+        std::fs::write(at("told.json"), told.to_string()).unwrap();
+    };
+    let kubeconfig = |user: &str| {
+        use base64::{Engine as _, engine::general_purpose::STANDARD};
+        let ca = STANDARD.encode(&cluster.pki.ca.own.certificate);
+        format!(
+            "clusters: [{{name: c, cluster: {{server: '{}', certificate-authority-data: {ca}}}}}]\n\
+             users: [{{name: u, user: {{{user}}}}}]\n\
+             contexts: [{{name: x, context: {{cluster: c, user: u}}}}]\ncurrent-context: x\n",
+            cluster.url
+        )
+    };
+    write(&other.pki.admin);
+    let files = format!("client-certificate: '{}', client-key: '{}'", at("me.crt").display(), at("me.key").display());
+    let exec = format!(
+        "exec: {{apiVersion: client.authentication.k8s.io/v1, command: cat, args: ['{}'], interactiveMode: Never}}",
+        at("told.json").display()
+    );
+    let (by_files, by_plugin) = (client(&kubeconfig(&files)).await, client(&kubeconfig(&exec)).await);
+    for client in [&by_files, &by_plugin] {
+        assert!(config_maps(client).get("x").await.unwrap_err().is_unauthorized());
+    }
+    write(&cluster.pki.admin);
+    assert!(config_maps(&by_files).get("x").await.unwrap_err().is_not_found());
+    assert!(config_maps(&by_plugin).get("x").await.unwrap_err().is_unauthorized(), "what it knows is refused");
+    assert!(config_maps(&by_plugin).get("x").await.unwrap_err().is_not_found());
 }

@@ -1,20 +1,13 @@
 //! The loop: take a key, look at the present state, do something about it.
 
-use std::{
-    fmt,
-    future::{Future, poll_fn},
-    panic::{AssertUnwindSafe, catch_unwind},
-    pin::pin,
-    sync::Arc,
-    task::Poll,
-    time::Duration,
-};
+use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use capstan_client::{
     Key,
-    beat::{Either, race},
+    beat::{Either, caught, race},
 };
 use capstan_clock::{SharedClock, Timestamp};
+use tokio::task::JoinSet;
 
 use crate::{
     controllerutil::OwnerError,
@@ -26,7 +19,7 @@ use crate::{
 pub enum Action {
     /// Nothing, until something changes.
     Done,
-    /// Look again after this time.
+    /// Look again after this time; without a time, as [`Done`](Action::Done).
     RequeueAfter(Duration),
     /// Look again at this time; at once if it has passed.
     RequeueAt(Timestamp),
@@ -39,7 +32,7 @@ impl Action {
         Action::Done
     }
 
-    /// Look again after this time.
+    /// Look again after this time; without a time, as [`done`](Action::done).
     #[must_use]
     pub fn requeue_after(after: Duration) -> Self {
         Action::RequeueAfter(after)
@@ -183,19 +176,17 @@ impl<R: Reconciler> Controller<R> {
         &self.queue
     }
 
-    /// Works until the queue is shut down and nothing is left in it. The workers are tasks on the caller's runtime.
+    /// Works until the queue is shut down and nothing is left in it. The workers are tasks on the caller's runtime, and
+    /// end with this when it is dropped.
     pub async fn run(self) {
         let this = Arc::new(self);
-        let workers: Vec<_> = (0..this.max_concurrent_reconciles)
-            .map(|_| {
-                let this = Arc::clone(&this);
-                tokio::spawn(async move { this.work().await })
-            })
-            .collect();
-        for worker in workers {
-            // A worker catches the panics of its reconciler, so it ends only with the queue.
-            let _ = worker.await;
+        let mut workers = JoinSet::new();
+        for _ in 0..this.max_concurrent_reconciles {
+            let this = Arc::clone(&this);
+            workers.spawn(async move { this.work().await });
         }
+        // A worker catches the panics of its reconciler, so it ends only with the queue.
+        while workers.join_next().await.is_some() {}
     }
 
     async fn work(&self) {
@@ -240,22 +231,12 @@ impl<R: Reconciler> Controller<R> {
         };
         match ended {
             None => Outcome::Panicked,
+            // As in Go, after no time is not at all: else a reconciler could keep its worker to itself for ever.
+            Some(Ok(Action::RequeueAfter(Duration::ZERO))) => Outcome::Action(Action::Done),
             Some(Ok(action)) => Outcome::Action(action),
             Some(Err(error)) => Outcome::Error(error),
         }
     }
-}
-
-/// What the future says, or nothing when it panics.
-async fn caught<F: Future>(make: impl FnOnce() -> F) -> Option<F::Output> {
-    // A future that panicked is never polled again, and what it shares with others is behind locks of their own.
-    let mut future = pin!(catch_unwind(AssertUnwindSafe(make)).ok()?);
-    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
-        Ok(Poll::Pending) => Poll::Pending,
-        Ok(Poll::Ready(answer)) => Poll::Ready(Some(answer)),
-        Err(_) => Poll::Ready(None),
-    })
-    .await
 }
 
 #[cfg(test)]
@@ -294,6 +275,7 @@ mod tests {
                 "panic" => panic!("a panic that the test wants"),
                 "hang" => std::future::pending().await,
                 "again" => Ok(Action::requeue_after(Duration::from_secs(60))),
+                "zero" => Ok(Action::requeue_after(Duration::ZERO)),
                 "later" => Ok(Action::requeue_at(self.later)),
                 "past" => Ok(Action::requeue_at(Timestamp::MIN)),
                 _ => Ok(Action::Done),
@@ -321,8 +303,9 @@ mod tests {
                     Outcome::Panicked => "panicked",
                 });
             });
-        let cases: [(&str, &[&str]); 7] = [
+        let cases: [(&str, &[&str]); 8] = [
             ("ok", &["done"]),
+            ("zero-fail", &["done"]),
             ("fail-fail", &["retry", "retry", "done"]),
             ("panic-ok", &["panicked", "done"]),
             ("terminal", &["terminal"]),

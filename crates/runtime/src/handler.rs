@@ -1,8 +1,11 @@
 //! From changes to keys.
 
-use std::sync::Arc;
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
-use capstan_api::{GroupKind, GroupVersion, object::Object};
+use capstan_api::{GroupKind, GroupVersion, Scope, object::Object};
 use capstan_client::{Change, Deleted, Key, ResourceEventHandler};
 
 use crate::workqueue::{AddOpts, LOW_PRIORITY, PriorityQueue};
@@ -30,14 +33,16 @@ pub fn enqueue_request_for_object<K: Object>(
     Enqueue { queue, keys: |object: &K| vec![Key::of(object)], only_itself: true }
 }
 
-/// Adds the owners of a kind; only the one that controls the object if `only_controller`.
+/// Adds the owners of a kind; only the one that controls the object if `only_controller`. Where the owners live is
+/// theirs to say: those of the cluster own objects in any namespace.
 pub fn enqueue_request_for_owner<K: Object>(
     queue: PriorityQueue<Key>,
     owner: GroupKind,
+    scope: Scope,
     only_controller: bool,
 ) -> Enqueue<impl Fn(&K) -> Vec<Key> + Send + 'static> {
     enqueue_requests_from_map_func(queue, move |object: &K| {
-        let namespace = object.identity().namespace;
+        let namespace = if scope == Scope::Namespaced { object.identity().namespace } else { "" };
         let owners = object.owners();
         let owners = owners.iter().filter(|reference| {
             let group_version = reference.api_version.parse::<GroupVersion>();
@@ -58,6 +63,14 @@ pub fn enqueue_requests_from_map_func<K: Object, F: Fn(&K) -> Vec<Key> + Send + 
 }
 
 impl<F> Enqueue<F> {
+    /// None if the function panics, of which the panic hook has told: what the other state says still counts.
+    fn keys_of<K>(&self, object: &K) -> Vec<Key>
+    where
+        F: Fn(&K) -> Vec<Key>,
+    {
+        catch_unwind(AssertUnwindSafe(|| (self.keys)(object))).unwrap_or_default()
+    }
+
     fn add(&self, keys: Vec<Key>, low: bool) {
         let priority = if low { LOW_PRIORITY } else { 0 };
         for key in keys {
@@ -68,14 +81,14 @@ impl<F> Enqueue<F> {
 
 impl<K: Object, F: Fn(&K) -> Vec<Key> + Send + 'static> ResourceEventHandler<K> for Enqueue<F> {
     fn on_add(&mut self, object: &Arc<K>, is_in_initial_list: bool) {
-        self.add((self.keys)(object), is_in_initial_list);
+        self.add(self.keys_of(object), is_in_initial_list);
     }
 
     fn on_update(&mut self, old: &Arc<K>, new: &Arc<K>) {
         let unchanged = old.identity().resource_version == new.identity().resource_version;
         // One that used to point elsewhere concerns both.
-        let mut keys = (self.keys)(new);
-        for key in (self.keys)(old) {
+        let mut keys = self.keys_of(new);
+        for key in self.keys_of(old) {
             if !keys.contains(&key) {
                 keys.push(key);
             }
@@ -84,7 +97,7 @@ impl<K: Object, F: Fn(&K) -> Vec<Key> + Send + 'static> ResourceEventHandler<K> 
     }
 
     fn on_delete(&mut self, object: &Deleted<K>) {
-        self.add((self.keys)(object.object()), false);
+        self.add(self.keys_of(object.object()), false);
     }
 
     fn on_key(&mut self, key: &Key, change: Change) -> bool {
@@ -156,13 +169,15 @@ mod tests {
 
     #[tokio::test]
     async fn owners_are_asked() {
-        let owner =
-            |queue, only| enqueue_request_for_owner::<Unstructured>(queue, GroupKind::new("apps", "ReplicaSet"), only);
+        let of = GroupKind::new("apps", "ReplicaSet");
+        let owner = |queue, only| enqueue_request_for_owner::<Unstructured>(queue, of.clone(), Scope::Namespaced, only);
         let one =
             object(1, &["apps/v1 ReplicaSet a*", "apps/v2 ReplicaSet b", "v1 ReplicaSet c", "apps/v1 Deployment d"]);
         let other = object(2, &["apps/v1 ReplicaSet e*"]);
         check(|queue| owner(queue, false).on_add(&one, false), &[("ns/a", 0), ("ns/b", 0)]).await;
         check(|queue| owner(queue, true).on_add(&one, false), &[("ns/a", 0)]).await;
         check(|queue| owner(queue, true).on_update(&one, &other), &[("ns/e", 0), ("ns/a", 0)]).await;
+        let cluster = |queue| enqueue_request_for_owner::<Unstructured>(queue, of.clone(), Scope::Cluster, true);
+        check(|queue| cluster(queue).on_add(&one, false), &[("a", 0)]).await;
     }
 }

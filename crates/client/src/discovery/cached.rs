@@ -30,7 +30,8 @@ pub struct CachedDiscovery {
 #[derive(Debug, Default)]
 struct State {
     known: Option<Known>,
-    invalid: bool,
+    /// How often what was known became invalid.
+    invalidations: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -38,6 +39,8 @@ struct Known {
     resources: Arc<ServerResources>,
     mapper: Arc<ResourceMapper>,
     at: Moment,
+    /// How often something had become invalid when this was asked for.
+    invalidations: u64,
 }
 
 impl CachedDiscovery {
@@ -53,12 +56,12 @@ impl CachedDiscovery {
 
     /// Forgets everything: the next who asks waits for the server.
     pub fn invalidate(&self) {
-        self.lock().invalid = true;
+        self.lock().invalidations += 1;
     }
 
     fn valid(&self) -> Option<Known> {
         let state = self.lock();
-        state.known.clone().filter(|_| !state.invalid)
+        state.known.clone().filter(|known| known.invalidations == state.invalidations)
     }
 
     async fn known(&self) -> Result<Known, Error> {
@@ -71,9 +74,11 @@ impl CachedDiscovery {
             return Ok(known);
         }
         let at = self.client.client().clock().monotonic();
+        // What becomes invalid while the server answers is asked for again by the next one.
+        let invalidations = self.lock().invalidations;
         let resources = self.client.server_groups_and_resources().await?;
-        let known = Known { mapper: Arc::new(resources.mapper()), resources: Arc::new(resources), at };
-        *self.lock() = State { known: Some(known.clone()), invalid: false };
+        let known = Known { mapper: Arc::new(resources.mapper()), resources: Arc::new(resources), at, invalidations };
+        self.lock().known = Some(known.clone());
         Ok(known)
     }
 

@@ -19,7 +19,18 @@ use crate::Key;
 pub(crate) struct Buffer<K> {
     state: Mutex<State<K>>,
     wake: Notify,
-    synced: watch::Sender<bool>,
+    phase: watch::Sender<Phase>,
+}
+
+/// How far a handler is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// It has not heard all of the first list.
+    Listing,
+    /// It has.
+    Synced,
+    /// It never will.
+    Closed,
 }
 
 #[derive(Debug)]
@@ -51,7 +62,7 @@ impl<K> Default for Buffer<K> {
             telling: None,
             closed: false,
         };
-        Buffer { state: Mutex::new(state), wake: Notify::new(), synced: watch::Sender::new(false) }
+        Buffer { state: Mutex::new(state), wake: Notify::new(), phase: watch::Sender::new(Phase::Listing) }
     }
 }
 
@@ -99,18 +110,25 @@ impl<K> Buffer<K> {
     }
 
     fn publish(&self, state: &State<K>) {
-        let synced = state.is_synced();
-        self.synced.send_if_modified(|was| {
-            !*was && synced && {
-                *was = true;
-                true
+        if state.is_synced() {
+            self.enter(Phase::Synced);
+        }
+    }
+
+    /// The first that comes after the list stays.
+    fn enter(&self, phase: Phase) {
+        self.phase.send_if_modified(|now| {
+            let listing = *now == Phase::Listing;
+            if listing {
+                *now = phase;
             }
+            listing
         });
     }
 
-    /// Whether the handler has heard all of the first list.
-    pub(crate) fn synced(&self) -> watch::Receiver<bool> {
-        self.synced.subscribe()
+    /// How far the handler is.
+    pub(crate) fn phase(&self) -> watch::Receiver<Phase> {
+        self.phase.subscribe()
     }
 
     /// Nothing will be told any more, and what waits is forgotten.
@@ -119,6 +137,7 @@ impl<K> Buffer<K> {
         state.closed = true;
         state.entries.clear();
         state.order.clear();
+        self.enter(Phase::Closed);
         drop(state);
         self.wake.notify_one();
     }

@@ -2,6 +2,8 @@
 
 mod buffer;
 mod handler;
+#[cfg(test)]
+mod hardship;
 mod notification;
 mod shared;
 #[cfg(test)]
@@ -9,6 +11,7 @@ mod tests;
 
 use std::{
     fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -26,12 +29,12 @@ pub use notification::{Deleted, Gone};
 
 use crate::{
     Lister, ListerWatcher,
-    beat::race,
+    beat::{caught, race},
     kept::{self, Packing},
-    reflector::{Reflector, TransformFunc, WatchErrorHandler, machine::Config},
+    reflector::{Reflector, TransformFunc, WatchErrorHandler, backoff, machine::Config},
     store::{Indexer, Indexers},
 };
-use buffer::Buffer;
+use buffer::{Buffer, Phase};
 use shared::Shared;
 
 /// Keeps a copy of the objects of one kind and tells handlers of changes.
@@ -129,6 +132,8 @@ impl<K: Object> SharedIndexInformer<K> {
 
     /// Tells of failures. Counts for runs that begin later.
     pub fn set_watch_error_handler(&self, handler: WatchErrorHandler) {
+        // The panic hook has told of one that panics.
+        let handler: WatchErrorHandler = Arc::new(move |error| drop(catch_unwind(AssertUnwindSafe(|| handler(error)))));
         *self.inner.on_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(handler);
     }
 
@@ -169,10 +174,18 @@ impl<K: Object> SharedIndexInformer<K> {
     /// The version up to which everything is known.
     #[must_use]
     pub fn last_sync_resource_version(&self) -> String {
-        self.inner.shared.version()
+        self.inner.shared.version.borrow().clone()
     }
 
-    /// Tells a handler of all there is and of all changes from now on, in a task of its own on the caller's runtime.
+    /// Waits until [that](Self::last_sync_resource_version) is another version than this one. The store has all changes
+    /// up to it by then. Never, once the informer is shut down.
+    pub async fn synced_beyond(&self, resource_version: &str) {
+        // The sender does not go away while `self` is there.
+        let _ = self.inner.shared.version.subscribe().wait_for(|version| version != resource_version).await;
+    }
+
+    /// Tells a handler of all there is and of all changes from now on, in a task of its own on the caller's runtime. It
+    /// is told of nothing if the informer was shut down.
     pub fn add_event_handler(&self, handler: impl ResourceEventHandler<K>) -> Registration<K> {
         self.add_event_handler_with_resync_period(handler, self.inner.default_resync)
     }
@@ -201,14 +214,22 @@ impl<K: Object> SharedIndexInformer<K> {
             let packing = inner.packing.lock().unwrap_or_else(PoisonError::into_inner);
             packing.as_ref().map(|packing| packing.with_error_handler(on_error.clone()))
         };
-        let (clock, ids) = (Arc::clone(&inner.clock), Arc::clone(&inner.ids));
-        let store = Arc::clone(&inner.shared);
-        let reflector = Reflector::new(Arc::clone(&inner.source), store, inner.config.clone(), clock, ids)
-            .with_transform(transform)
-            .with_packing(packing)
-            .with_error_handler(on_error);
+        let reflector = || {
+            let (clock, ids) = (Arc::clone(&inner.clock), Arc::clone(&inner.ids));
+            let store = Arc::clone(&inner.shared);
+            Reflector::new(Arc::clone(&inner.source), store, inner.config.clone(), clock, ids)
+                .with_transform(transform.clone())
+                .with_packing(packing.clone())
+                .with_error_handler(on_error.clone())
+        };
+        let run = async {
+            // A source that panics, of which the panic hook has told, is asked again as if it had failed for long.
+            while caught(|| race(reflector().run(), inner.shared.resync())).await.is_none() {
+                inner.clock.sleep(backoff::MAX).await;
+            }
+        };
         let mut stop = inner.stop.subscribe();
-        race(stop.wait_for(|stop| *stop), race(reflector.run(), inner.shared.resync())).await;
+        race(stop.wait_for(|stop| *stop), run).await;
     }
 
     /// Ends the run and all handlers. What the store has stays.
@@ -235,13 +256,15 @@ impl<K: Object> Registration<K> {
     /// Whether the handler has heard of all objects that were there first.
     #[must_use]
     pub fn has_synced(&self) -> bool {
-        *self.buffer.synced().borrow()
+        *self.buffer.phase().borrow() == Phase::Synced
     }
 
-    /// Waits until the handler has heard of all objects that were there first.
-    pub async fn wait_for_sync(&self) {
+    /// Waits until the handler has heard of all objects that were there first. False when it never will: the informer
+    /// was shut down, or the handler removed, before.
+    pub async fn wait_for_sync(&self) -> bool {
         // The sender is in the buffer, which is here.
-        let _ = self.buffer.synced().wait_for(|synced| *synced).await;
+        let mut phase = self.buffer.phase();
+        phase.wait_for(|phase| *phase != Phase::Listing).await.is_ok_and(|phase| *phase == Phase::Synced)
     }
 
     /// How many objects there are that the handler has still to hear of.

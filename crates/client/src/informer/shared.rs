@@ -27,6 +27,8 @@ const MIN_RESYNC: Duration = Duration::from_secs(1);
 pub(super) struct Shared<K> {
     pub(super) indexer: Arc<Indexer<K>>,
     pub(super) synced: watch::Sender<bool>,
+    /// Up to which version the store has everything.
+    pub(super) version: watch::Sender<String>,
     processor: Mutex<Processor<K>>,
     resync_changed: Notify,
     clock: SharedClock,
@@ -37,7 +39,7 @@ struct Processor<K> {
     fifo: DeltaFIFO<K>,
     listeners: BTreeMap<u64, Listener<K>>,
     next_id: u64,
-    version: String,
+    closed: bool,
 }
 
 #[derive(Debug)]
@@ -54,11 +56,11 @@ struct Resync {
 
 impl<K> Shared<K> {
     pub(super) fn new(clock: SharedClock) -> Self {
-        let processor =
-            Processor { fifo: DeltaFIFO::default(), listeners: BTreeMap::new(), next_id: 0, version: String::new() };
+        let processor = Processor { fifo: DeltaFIFO::default(), listeners: BTreeMap::new(), next_id: 0, closed: false };
         Shared {
             indexer: Arc::default(),
             synced: watch::Sender::new(false),
+            version: watch::Sender::default(),
             processor: Mutex::new(processor),
             resync_changed: Notify::new(),
             clock,
@@ -66,20 +68,18 @@ impl<K> Shared<K> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Processor<K>> {
-        // Index functions are the only foreign code under this lock. What one that panics leaves is the next relist's.
+        // Nothing panics under the lock.
         self.processor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn close(&self) {
-        std::mem::take(&mut self.lock().listeners).values().for_each(|listener| listener.buffer.close());
+        let mut processor = self.lock();
+        processor.closed = true;
+        std::mem::take(&mut processor.listeners).values().for_each(|listener| listener.buffer.close());
     }
 
     pub(super) fn unregister(&self, id: u64) {
         self.lock().listeners.remove(&id);
-    }
-
-    pub(super) fn version(&self) -> String {
-        self.lock().version.clone()
     }
 }
 
@@ -95,6 +95,10 @@ impl<K: Object> Shared<K> {
         }
         let id = processor.next_id;
         processor.next_id += 1;
+        if processor.closed {
+            buffer.close();
+            return id;
+        }
         let resync = period.filter(|period| !period.is_zero()).map(|period| period.max(MIN_RESYNC));
         let resync = resync.map(|period| Resync { period, next: self.clock.monotonic().plus(period) });
         processor.listeners.insert(id, Listener { buffer: Arc::clone(buffer), resync });
@@ -196,9 +200,12 @@ impl<K: Object> ReflectorStore<K> for Arc<Shared<K>> {
     }
 
     fn synced_to(&mut self, resource_version: &str) {
-        let mut processor = self.lock();
-        if processor.version != resource_version {
-            resource_version.clone_into(&mut processor.version);
-        }
+        self.version.send_if_modified(|known| {
+            let changed = known != resource_version;
+            if changed {
+                resource_version.clone_into(known);
+            }
+            changed
+        });
     }
 }

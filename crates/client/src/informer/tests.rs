@@ -28,7 +28,7 @@ fn version(object: &Unstructured) -> u64 {
     object.identity().resource_version.parse().unwrap()
 }
 
-fn name(object: &Unstructured) -> String {
+pub(super) fn name(object: &Unstructured) -> String {
     object.identity().name.to_owned()
 }
 
@@ -50,13 +50,13 @@ fn handler(view: &View) -> HandlerFuncs<Unstructured> {
         .on_delete(move |gone| hear(&c, |view| view.remove(&name(gone.object())).is_some()))
 }
 
-struct World {
-    source: Source,
-    clock: ManualClock,
-    informer: SharedIndexInformer<Unstructured>,
+pub(super) struct World {
+    pub(super) source: Source,
+    pub(super) clock: ManualClock,
+    pub(super) informer: SharedIndexInformer<Unstructured>,
 }
 
-fn world(no_watch_list: bool) -> World {
+pub(super) fn world(no_watch_list: bool) -> World {
     let clock = ManualClock::at("2026-01-01T00:00:00Z".parse().unwrap());
     let source = Source::default();
     let config = Config { no_watch_list, ..Config::default() };
@@ -68,20 +68,20 @@ fn world(no_watch_list: bool) -> World {
 /// How often other tasks get a turn before it counts as quiet.
 const TURNS: usize = 200;
 
-async fn turns() {
+pub(super) async fn turns() {
     for _ in 0..TURNS {
         tokio::task::yield_now().await;
     }
 }
 
 impl World {
-    fn start(&self) {
+    pub(super) fn start(&self) {
         let informer = self.informer.clone();
         tokio::spawn(async move { informer.run().await });
     }
 
     /// Lets everything happen that is to happen within some minutes.
-    async fn settle(&self) {
+    pub(super) async fn settle(&self) {
         for _ in 0..12 {
             turns().await;
             self.clock.advance(Duration::from_secs(61));

@@ -102,7 +102,15 @@ enum State {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Watched {
     since: Moment,
+    started: bool,
     events: bool,
+}
+
+impl Watched {
+    /// Whether it did what watches do, so that another one may begin at once where it ended.
+    fn lasted(&self, now: Moment) -> bool {
+        self.started && (self.events || now.since(self.since) >= VERY_SHORT_WATCH)
+    }
 }
 
 /// What comes after a wait.
@@ -116,8 +124,9 @@ enum Then {
 /// List, then watch, for ever.
 ///
 /// It never asks again at once after a failure: there is a wait, except that a version which is gone is given up and
-/// the list asked for without one, once. A watch that breaks is begun again where it was; everything is listed again
-/// only when the server no longer knows that version, or too many attempts have failed.
+/// the list asked for without one, once, and that a watch whose connection broke after a while has only ended. A watch
+/// that ends or fails is begun again where it was; everything is listed again only when the server no longer knows that
+/// version, or too many attempts have failed.
 #[derive(Debug)]
 pub struct Machine {
     config: Config,
@@ -189,13 +198,17 @@ impl Machine {
             (State::WatchListing(watched), Input::Failed(error)) => {
                 (Effect::Discard, self.watch_list_failed(now, &watched, error))
             }
+            // Connections of watches break in the course of things: there may be somebody in between who cuts them.
+            (State::Watching(watched), Input::Failed(Error::Transport(_))) if watched.lasted(now) => {
+                (Effect::Nothing, self.go(now, Then::Rewatch))
+            }
             (State::Watching(_), Input::Failed(error)) => (Effect::Nothing, self.watch_failed(now, error)),
             (State::WatchListing(watched), Input::Started) => {
-                self.state = State::WatchListing(Watched { since: now, ..watched });
+                self.state = State::WatchListing(Watched { since: now, started: true, ..watched });
                 (Effect::Nothing, Next::Read)
             }
             (State::Watching(watched), Input::Started) => {
-                self.state = State::Watching(Watched { since: now, ..watched });
+                self.state = State::Watching(Watched { since: now, started: true, ..watched });
                 (Effect::Nothing, Next::Read)
             }
             (State::WatchListing(watched), Input::Event { event_type, resource_version, initial_events_end }) => {
@@ -224,7 +237,7 @@ impl Machine {
                 (Effect::Discard, self.wait(now, then, None))
             }
             (State::Watching(watched), Input::Ended) => {
-                if watched.events || now.since(watched.since) >= VERY_SHORT_WATCH {
+                if watched.lasted(now) {
                     return (Effect::Nothing, self.go(now, Then::Rewatch));
                 }
                 (Effect::Nothing, self.rewatch_or_relist(now, None))
@@ -234,7 +247,7 @@ impl Machine {
     }
 
     fn go(&mut self, now: Moment, then: Then) -> Next {
-        let watched = Watched { since: now, events: false };
+        let watched = Watched { since: now, started: false, events: false };
         match then {
             Then::Relist if !self.config.no_watch_list && !self.watch_list_refused => {
                 let mut options = self.watch_options();

@@ -5,7 +5,13 @@ pub mod machine;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use capstan_api::{
@@ -13,16 +19,24 @@ use capstan_api::{
     object::{Encoded, Object},
     watch_event::{EventType, WatchEvent},
 };
-use capstan_clock::{SharedClock, SharedIds};
+use capstan_clock::{SharedClock, SharedIds, Sleep};
 
 use crate::{
-    Error, Kept, Key, ListPage, ListerWatcher, WatchStream, client,
+    Error, Kept, Key, ListPage, ListerWatcher, WatchStream,
+    beat::{Either, race},
+    client,
     kept::{Packed, Packing},
 };
 use machine::{Config, Effect, Input, Machine, Next};
 
 /// The annotation of the bookmark that ends the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+/// How many different failures are known to have been told of.
+const TOLD: usize = 8;
+
+/// How much longer than it should a watch may last before it is given up: who asked for its end may be gone.
+const WATCH_GRACE: Duration = Duration::from_secs(30);
 
 /// Changes an object before anybody sees it, to save memory for instance.
 pub type TransformFunc<K> = Arc<dyn Fn(K) -> Result<K, String> + Send + Sync>;
@@ -82,8 +96,8 @@ pub struct Reflector<K, S> {
     clock: SharedClock,
     transform: Option<TransformFunc<K>>,
     on_error: Option<WatchErrorHandler>,
-    /// What was told last: a failure that goes on is told of once.
-    told: Option<Error>,
+    /// What was told since a watch last worked: failures that go on are told of once.
+    told: VecDeque<Error>,
     packing: Option<Packing<K>>,
     collected: BTreeMap<Key, Kept<K>>,
 }
@@ -115,7 +129,7 @@ impl<K: Object, S: ReflectorStore<K>> Reflector<K, S> {
             transform: None,
             packing: None,
             on_error: None,
-            told: None,
+            told: VecDeque::new(),
             collected: BTreeMap::new(),
         }
     }
@@ -144,7 +158,7 @@ impl<K: Object, S: ReflectorStore<K>> Reflector<K, S> {
     /// Lists and watches until it is dropped.
     pub async fn run(mut self) {
         let source = Arc::clone(&self.source);
-        let mut watch: Option<WatchStream> = None;
+        let mut watch: Option<(WatchStream, Sleep)> = None;
         let mut next = self.machine.start(self.clock.monotonic());
         loop {
             next = match next {
@@ -162,9 +176,11 @@ impl<K: Object, S: ReflectorStore<K>> Reflector<K, S> {
                 }
                 Next::Watch(options) => {
                     drop(watch.take());
+                    let seconds = options.timeout_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+                    let lasts = seconds.map_or(Duration::MAX, |seconds| Duration::from_secs(seconds) + WATCH_GRACE);
                     match source.watch(options).await {
                         Ok(stream) => {
-                            watch = Some(stream);
+                            watch = Some((stream, self.clock.sleep(lasts)));
                             self.step(&Input::Started, |_, _| {})
                         }
                         Err(error) => self.failed(error),
@@ -172,10 +188,10 @@ impl<K: Object, S: ReflectorStore<K>> Reflector<K, S> {
                 }
                 Next::Read => match &mut watch {
                     None => self.step(&Input::Ended, |_, _| {}),
-                    Some(stream) => match stream.next().await {
-                        None => self.step(&Input::Ended, |_, _| {}),
-                        Some(Ok(event)) => self.event(&event),
-                        Some(Err(error)) => self.failed(error),
+                    Some((stream, over)) => match race(stream.next(), over).await {
+                        Either::First(Some(Ok(event))) => self.event(&event),
+                        Either::First(Some(Err(error))) => self.failed(error),
+                        Either::First(None) | Either::Second(()) => self.step(&Input::Ended, |_, _| {}),
                     },
                 },
             };
@@ -191,7 +207,6 @@ impl<K: Object, S: ReflectorStore<K>> Reflector<K, S> {
             Effect::Discard => self.collected.clear(),
             Effect::Replace(_) => {
                 apply(self, true);
-                self.told = None;
                 let objects = std::mem::take(&mut self.collected);
                 self.store.replace(objects);
             }
@@ -203,9 +218,10 @@ impl<K: Object, S: ReflectorStore<K>> Reflector<K, S> {
 
     fn failed(&mut self, error: Error) -> Next {
         let next = self.step(&Input::Failed(&error), |_, _| {});
-        // Versions expire in the course of things, and that goes by itself.
-        if !error.is_expired() && self.told.as_ref() != Some(&error) {
-            self.told = Some(error.clone());
+        // What needs no wait was no failure, and versions expire in the course of things.
+        if matches!(next, Next::Wait(_)) && !error.is_expired() && !self.told.contains(&error) {
+            self.told.truncate(TOLD - 1);
+            self.told.push_front(error.clone());
             self.tell(&ReflectorError::Source(error));
         }
         next
@@ -267,18 +283,22 @@ impl<K: Object, S: ReflectorStore<K>> Reflector<K, S> {
         {
             return Read::Whole { key, object, resource_version };
         }
-        let object = K::decode(encoded, kind).map_err(|error| error.to_string());
-        let object = match &self.transform {
-            None => object,
-            Some(transform) => object.and_then(|object| transform(object)),
-        };
-        match object {
-            Ok(object) if !object.identity().name.is_empty() => {
-                let (key, resource_version) = (Key::of(&object), object.identity().resource_version.to_owned());
-                let object = match &self.packing {
-                    Some(packing) => packing.pack_object(object),
-                    None => Arc::new(object).into(),
-                };
+        // What is not ours may panic: then it is this object that cannot be had, and no other.
+        let read = catch_unwind(AssertUnwindSafe(|| {
+            let object = K::decode(encoded, kind).map_err(|error| error.to_string())?;
+            let object = match &self.transform {
+                None => object,
+                Some(transform) => transform(object)?,
+            };
+            let (key, resource_version) = (Key::of(&object), object.identity().resource_version.to_owned());
+            let object = match &self.packing {
+                Some(packing) => packing.pack_object(object),
+                None => Arc::new(object).into(),
+            };
+            Ok(Packed { key, resource_version, object })
+        }));
+        match read.unwrap_or_else(|_| Err("reading it panicked".to_owned())) {
+            Ok(Packed { key, resource_version, object }) if !key.name().is_empty() => {
                 Read::Whole { key, object, resource_version }
             }
             other => {
@@ -295,6 +315,9 @@ impl<K: Object, S: ReflectorStore<K>> Reflector<K, S> {
         let event_type = event.event_type;
         if event_type == EventType::Error {
             return self.failed(client::failure(500, &event.object));
+        }
+        if !self.machine.is_collecting() {
+            self.told.clear();
         }
         if event_type == EventType::Bookmark {
             let metadata = Encoded::new(&event.object).metadata().unwrap_or_default();

@@ -65,7 +65,7 @@ fn check(no_watch_list: bool, script: &str) {
             resource_version: words.get(1).copied().unwrap_or_default(),
             initial_events_end,
         };
-        let failure = error(word(0));
+        let (failure, broken) = (error(word(0)), Error::Transport("the answer broke off".to_owned()));
         let input = match word(0) {
             "start" => {
                 assert_eq!(print(&machine.start(now)), expected, "{line}");
@@ -81,6 +81,10 @@ fn check(no_watch_list: bool, script: &str) {
             "ended-late" => {
                 now = now.plus(Duration::from_secs(300));
                 Input::Ended
+            }
+            "reset-late" => {
+                now = now.plus(Duration::from_secs(60));
+                Input::Failed(&broken)
             }
             "waited" => Input::Waited,
             _ => Input::Failed(failure.as_ref().unwrap()),
@@ -206,6 +210,10 @@ fn failures_of_a_watch() {
         let one = format!("{failure} -> {wait}\nwaited -> watch rv=5\nstarted -> read\nbookmark 5 -> read\n");
         check(true, &format!("{begin}{}", one.repeat(2 * MAX_REWATCHES as usize)));
     }
+    // A connection that is cut now and then costs no wait, however often; one that is not even made does.
+    let cut = "started -> read\nreset-late -> watch rv=5\n".repeat(2 * MAX_REWATCHES as usize);
+    check(true, &format!("{begin}{cut}started -> read\nadded 6 -> apply, read\nreset -> watch rv=6\nreset -> wait"));
+    check(true, &format!("{begin}reset-late -> wait\nwaited -> watch rv=5"));
     check(true, &format!("{begin}404 -> wait\nwaited -> list rv=5"));
     check(true, &format!("{begin}504 -> wait\nwaited -> list rv= limit=500"));
     // 410 at the start of a watch, again and again: the second time the list must be the newest.

@@ -131,7 +131,7 @@ impl<K> Api<K> {
     }
 
     async fn remote(&self, name: &str, how: &str, options: &AttachOptions) -> Result<RemoteCommand, Error> {
-        let path = crate::query::with_pairs(&self.path(name, how), &options.query());
+        let path = crate::query::with_pairs(&self.path(name, how)?, &options.query());
         let (socket, protocol) = self.client().web_socket(&path, PROTOCOLS).await?;
         let (reader, writer) = halves(socket);
         Ok(RemoteCommand { output: RemoteOutput { reader }, stdin: RemoteStdin { writer, closes: protocol == CLOSES } })

@@ -68,7 +68,7 @@ impl<K> Api<K> {
     /// # Errors
     /// The pod is not there, the server refuses or cannot be reached.
     pub async fn port_forward(&self, name: &str, ports: &[u16]) -> Result<PortForward, Error> {
-        let (client, path) = (self.client().clone(), self.path(name, "portforward"));
+        let (client, path) = (self.client().clone(), self.path(name, "portforward")?);
         let (socket, protocol) = open(&client, &path, ports).await?;
         let way = if protocol == tunnel::PORT_FORWARD {
             Way::Tunnel { hub: tunnelled(socket), next: tokio::sync::Mutex::default() }

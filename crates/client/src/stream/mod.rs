@@ -59,7 +59,7 @@ impl<K> Api<K> {
     /// # Errors
     /// It is not there, the server refuses or cannot be reached.
     pub async fn log_stream(&self, name: &str, options: &LogOptions) -> Result<Body, Error> {
-        let path = with_options(&self.path(name, "log"), options);
+        let path = with_options(&self.path(name, "log")?, options);
         Ok(self.client().call(self.client().request(Method::GET, &path)?).await?.into_body())
     }
 

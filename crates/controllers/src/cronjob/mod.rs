@@ -43,7 +43,7 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let controller = Controller::new(loop_, Arc::clone(&context.clock)).max_concurrent_reconciles(WORKERS);
     let queue = controller.queue().clone();
     crons.add_event_handler(enqueue_request_for_object::<CronJob>(queue.clone()));
-    jobs.add_event_handler(enqueue_request_for_owner::<Job>(queue, CronJob::gvk().group_kind(), true));
+    jobs.add_event_handler(enqueue_request_for_owner::<Job>(queue, CronJob::gvk().group_kind(), CronJob::SCOPE, true));
     drive(context, "cronjob", vec![filled(&crons), filled(&jobs)], controller)
 }
 

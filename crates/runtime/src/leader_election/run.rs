@@ -18,6 +18,8 @@ use tokio::sync::watch;
 use super::{Change, ConfigError, Input, LeaderElectionConfig, LeaderElector, LeaseLock, Next};
 use crate::{Stop, metrics::Registry};
 
+type OnError = Box<dyn Fn(&Error) + Send + Sync>;
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Term {
     /// Until when this one leads unless it hears otherwise; none when it does not.
@@ -57,6 +59,13 @@ impl Leadership {
         term.until.is_some_and(|until| self.clock.monotonic() < until).then_some(term.number)
     }
 
+    /// One that lasts so long, for tests, and what has to be kept for that.
+    #[cfg(test)]
+    pub(crate) fn fixed(clock: SharedClock, until: Option<Moment>) -> (impl Sized, Self) {
+        let (sender, term) = watch::channel(Term { until, number: 1 });
+        (sender, Leadership { clock, term })
+    }
+
     /// Waits until this process leads. False when the election is over before.
     pub async fn acquired(&self) -> bool {
         self.term.clone().wait_for(|term| term.until.is_some()).await.is_ok()
@@ -83,6 +92,7 @@ pub struct LeaderElection {
     config: LeaderElectionConfig,
     clock: SharedClock,
     term: watch::Sender<Term>,
+    on_error: Option<OnError>,
     /// How often a leader had to read the Lease before it could renew it.
     slow: Arc<AtomicU64>,
 }
@@ -106,7 +116,14 @@ impl LeaderElection {
     ) -> Result<Self, ConfigError> {
         let elector = LeaderElector::new(config.clone(), ids)?;
         let term = watch::Sender::new(Term::default());
-        Ok(LeaderElection { elector, lock, config, clock, term, slow: Arc::default() })
+        Ok(LeaderElection { elector, lock, config, clock, term, on_error: None, slow: Arc::default() })
+    }
+
+    /// Hears why the Lease could not be read or written. That somebody else was quicker is no failure.
+    #[must_use]
+    pub fn on_error(mut self, on_error: impl Fn(&Error) + Send + Sync + 'static) -> Self {
+        self.on_error = Some(Box::new(on_error));
+        self
     }
 
     /// Tells whether this candidate leads.
@@ -150,7 +167,13 @@ impl LeaderElection {
         let patience = clock.monotonic().plus(self.config.renew_deadline);
         // A write is waited for, also when it is time to go: it may have made this one the leader, who frees the Lease.
         let unheard = self.elector.is_releasing() || matches!(next, Next::Create(_) | Next::Update(..));
-        let (slow, lock) = (&self.slow, &mut self.lock);
+        let (slow, on_error, lock) = (&self.slow, &self.on_error, &mut self.lock);
+        let failed = |error: Error| {
+            if let Some(on_error) = on_error.as_ref().filter(|_| !error.is_conflict() && !error.is_already_exists()) {
+                on_error(&error);
+            }
+            Input::Failed
+        };
         let answer = async {
             match next {
                 Next::Wait(wait) => {
@@ -164,11 +187,13 @@ impl LeaderElection {
                     match lock.get().await {
                         Ok(Some((record, version))) => Input::Found(record, version),
                         Ok(None) => Input::NotFound,
-                        Err(_) => Input::Failed,
+                        Err(error) => failed(error),
                     }
                 }
-                Next::Create(record) => written(lock.write(&record, None).await),
-                Next::Update(record, version) => written(lock.write(&record, Some(&version)).await),
+                Next::Create(record) => lock.write(&record, None).await.map_or_else(failed, Input::Written),
+                Next::Update(record, version) => {
+                    lock.write(&record, Some(&version)).await.map_or_else(failed, Input::Written)
+                }
                 Next::Stopped => Input::Stop,
             }
         };
@@ -199,8 +224,4 @@ async fn stopped(stop: &Stop, later: bool) {
         std::future::pending::<()>().await;
     }
     stop.stopped().await;
-}
-
-fn written(answer: Result<String, Error>) -> Input {
-    answer.map_or(Input::Failed, Input::Written)
 }

@@ -1,12 +1,6 @@
 //! What a reconciler works with: reads come from caches, writes go to the server.
 
-use std::{
-    any::TypeId,
-    collections::HashMap,
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use capstan_api::{
     GroupVersionResource, Resource, Unstructured,
@@ -15,12 +9,11 @@ use capstan_api::{
     selector::Selector,
 };
 use capstan_client::{
-    Api, Client, Error, HandlerFuncs, Key, Lister, Patch, SharedIndexInformer, SharedInformerFactory,
+    Api, Client, Error, Key, Lister, Patch, SharedIndexInformer, SharedInformerFactory,
     beat::{Either, race},
 };
 use capstan_clock::{SharedClock, SharedIds, Timestamp};
 use serde::Serialize;
-use tokio::sync::watch;
 
 use crate::{EventRecorder, ReconcileError, Stop, record::Referent};
 
@@ -40,8 +33,6 @@ struct Inner {
     ids: SharedIds,
     recorder: EventRecorder,
     stop: Stop,
-    /// How often each cache has changed, for those whose writes somebody waits to see.
-    ticks: Mutex<HashMap<(GroupVersionResource, TypeId), watch::Receiver<u64>>>,
 }
 
 impl fmt::Debug for Context {
@@ -64,7 +55,7 @@ impl Context {
         recorder: EventRecorder,
         stop: Stop,
     ) -> Self {
-        let inner = Inner { client, informers, clock, ids, recorder, stop, ticks: Mutex::default() };
+        let inner = Inner { client, informers, clock, ids, recorder, stop };
         Context { inner: Arc::new(inner) }
     }
 
@@ -123,11 +114,10 @@ impl Context {
 
     /// The informer of a kind, which is started if it was not. It may not have heard of all objects yet.
     pub fn informer<K: Object + Resource>(&self) -> SharedIndexInformer<K> {
-        self.informer_of(K::gvr())
+        self.started(self.inner.informers.informer())
     }
 
-    fn informer_of<K: Object>(&self, resource: GroupVersionResource) -> SharedIndexInformer<K> {
-        let informer = self.inner.informers.informer_of(resource);
+    fn started<K: Object>(&self, informer: SharedIndexInformer<K>) -> SharedIndexInformer<K> {
         if !informer.has_synced() {
             self.inner.informers.start();
         }
@@ -167,7 +157,7 @@ impl Context {
     /// # Errors
     /// The cache has not heard of all objects yet, so that nothing can be said; to be tried again.
     pub fn dynamic_lister(&self, resource: GroupVersionResource) -> Result<Lister<Unstructured>, ReconcileError> {
-        synced(self.informer_of(resource.clone()), &resource)
+        synced(self.started(self.inner.informers.informer_of(resource.clone())), &resource)
     }
 
     /// Creates an object on the server.
@@ -225,50 +215,26 @@ impl Context {
     pub async fn wait_for_cache<K: Object + Resource>(&self, written: &K) -> Result<(), ReconcileError> {
         let informer = self.informer::<K>();
         let (key, wanted) = (Key::of(written), version(written.identity().resource_version));
-        let mut ticks = self.ticks(&informer);
         let seen = async {
             loop {
-                ticks.mark_unchanged();
+                // The store is ahead of its version, so who sees nothing new here waits for another version.
+                let synced_to = informer.last_sync_resource_version();
                 let found = informer.indexer().get_by_key(key.as_str());
                 let shown = match &found {
                     Some(object) => version(object.identity().resource_version),
                     // It is not there yet, or no longer.
-                    None => version(&informer.last_sync_resource_version()),
+                    None => version(&synced_to),
                 };
                 if informer.has_synced() && shown >= wanted {
                     return;
                 }
-                if ticks.changed().await.is_err() {
-                    return std::future::pending().await;
-                }
+                informer.synced_beyond(&synced_to).await;
             }
         };
         match race(seen, self.inner.clock.sleep(CACHE_WAIT)).await {
             Either::First(()) => Ok(()),
             Either::Second(()) => Err(ReconcileError::retry(format_args!("the cache does not show {key} yet"))),
         }
-    }
-
-    /// Changes with each change of a cache, after it.
-    fn ticks<K: Object + Resource>(&self, informer: &SharedIndexInformer<K>) -> watch::Receiver<u64> {
-        let mut ticks = self.inner.ticks.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = ticks.entry((K::gvr(), TypeId::of::<K>())).or_insert_with(|| {
-            let (sender, receiver) = watch::channel(0);
-            let sender = Arc::new(sender);
-            let tick = || {
-                let sender = Arc::clone(&sender);
-                move || sender.send_modify(|count| *count += 1)
-            };
-            let (add, update, delete) = (tick(), tick(), tick());
-            let handler = HandlerFuncs::new()
-                .on_add(move |_, _| add())
-                .on_update(move |_, _| update())
-                .on_delete(move |_| delete());
-            // It stays for as long as the informer does.
-            drop(informer.add_event_handler(handler));
-            receiver
-        });
-        known.clone()
     }
 }
 

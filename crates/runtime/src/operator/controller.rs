@@ -2,7 +2,9 @@
 
 use std::{fmt, future::Future, marker::PhantomData, pin::Pin, sync::Arc, time::Duration};
 
-use capstan_api::{GroupKind, GroupVersionKind, GroupVersionResource, Resource, Unstructured, object::Object};
+use capstan_api::{
+    GroupKind, GroupVersionKind, GroupVersionResource, Resource, Scope, Unstructured, builtin, object::Object,
+};
 use capstan_client::{
     BoxFuture, Key, SharedInformerFactory,
     beat::{Either, race},
@@ -15,11 +17,12 @@ use super::{
     Context,
     metrics::ReconcileMetrics,
     predicate::{Filtered, Predicate},
+    report::Reporter,
 };
 use crate::{
-    Action, ReconcileError, Stop, handler,
+    Action, Outcome, ReconcileError, Stop, handler,
     metrics::Registry,
-    workqueue::{PriorityQueue, RateLimiter, default_controller_rate_limiter},
+    workqueue::{ItemExponentialFailureRateLimiter, PriorityQueue, RateLimiter},
 };
 
 /// Makes the world as an object wants it.
@@ -34,8 +37,9 @@ pub trait Reconciler: Send + Sync + 'static {
     fn reconcile(&self, key: Key, ctx: &Context) -> impl Future<Output = Result<Action, ReconcileError>> + Send;
 }
 
-/// Where keys come from: begins at once, and says when all that was there at first is in the queue.
-type Source = Box<dyn FnOnce(&SharedInformerFactory, PriorityQueue<Key>, &Stop) -> BoxFuture<'static, ()> + Send>;
+/// Where keys come from: begins at once, and says when all that was there at first is in the queue. False if it never
+/// will be, when the informers were shut down.
+type Source = Box<dyn FnOnce(&SharedInformerFactory, PriorityQueue<Key>, &Stop) -> BoxFuture<'static, bool> + Send>;
 
 type Limiter = Box<dyn FnOnce(SharedClock) -> Arc<dyn RateLimiter<Key>> + Send>;
 
@@ -60,6 +64,7 @@ pub struct Controller<R: Reconciler> {
     reconciler: R,
     resource: GroupVersionResource,
     owner: GroupKind,
+    scope: Scope,
     predicate: Predicate<R::Object>,
     sources: Vec<Source>,
     limiter: Option<Limiter>,
@@ -77,24 +82,35 @@ impl<R: Reconciler> fmt::Debug for Controller<R> {
 impl<R: Reconciler<Object: Resource>> Controller<R> {
     /// A controller for the reconciler's kind, named after it. One key at a time, and the usual rate limits.
     pub fn new(reconciler: R) -> Self {
-        Controller::of(reconciler, R::Object::gvr(), &R::Object::gvk())
+        Controller::of(reconciler, R::Object::gvr(), &R::Object::gvk(), R::Object::SCOPE)
     }
 }
 
 impl<R: Reconciler<Object = Unstructured>> Controller<R> {
-    /// A controller for any kind, without its type.
+    /// A controller for any kind, without its type. Kinds that are not built in are taken to live in namespaces, until
+    /// [`cluster_scoped`](Self::cluster_scoped) says otherwise.
     pub fn dynamic(reconciler: R, resource: GroupVersionResource, kind: &GroupVersionKind) -> Self {
-        Controller::of(reconciler, resource, kind)
+        let in_cluster = builtin::resource(&resource).is_some_and(|row| !row.namespaced);
+        let scope = if in_cluster { Scope::Cluster } else { Scope::Namespaced };
+        Controller::of(reconciler, resource, kind, scope)
+    }
+
+    /// The kind lives in the cluster itself. To be said before [`owns`](Self::owns).
+    #[must_use]
+    pub fn cluster_scoped(mut self) -> Self {
+        self.scope = Scope::Cluster;
+        self
     }
 }
 
 impl<R: Reconciler> Controller<R> {
-    fn of(reconciler: R, resource: GroupVersionResource, kind: &GroupVersionKind) -> Self {
+    fn of(reconciler: R, resource: GroupVersionResource, kind: &GroupVersionKind, scope: Scope) -> Self {
         Controller {
             name: kind.kind.to_lowercase(),
             reconciler,
             resource,
             owner: GroupKind { group: kind.group.clone(), kind: kind.kind.clone() },
+            scope,
             predicate: Predicate::all(),
             sources: Vec::new(),
             limiter: None,
@@ -127,9 +143,9 @@ impl<R: Reconciler> Controller<R> {
     /// The same, but only these changes.
     #[must_use]
     pub fn owns_with<K: Object + Resource>(self, predicate: Predicate<K>) -> Self {
-        let owner = self.owner.clone();
+        let (owner, scope) = (self.owner.clone(), self.scope);
         self.source(move |informers, queue, _| {
-            let handler = handler::enqueue_request_for_owner::<K>(queue, owner, true);
+            let handler = handler::enqueue_request_for_owner::<K>(queue, owner, scope, true);
             let registration = informers.informer::<K>().add_event_handler(Filtered { predicate, handler });
             Box::pin(async move { registration.wait_for_sync().await })
         })
@@ -165,7 +181,7 @@ impl<R: Reconciler> Controller<R> {
                     queue.add(key);
                 }
             });
-            Box::pin(std::future::ready(()))
+            Box::pin(std::future::ready(true))
         })
     }
 
@@ -184,7 +200,7 @@ impl<R: Reconciler> Controller<R> {
                     }
                 }
             });
-            Box::pin(std::future::ready(()))
+            Box::pin(std::future::ready(true))
         })
     }
 
@@ -193,16 +209,13 @@ impl<R: Reconciler> Controller<R> {
     pub fn reads<K: Object + Resource>(self) -> Self {
         self.source(|informers, _, _| {
             let informer = informers.informer::<K>();
-            Box::pin(async move {
-                // One that was shut down before has nothing to say, and whoever shut it down stops the controller too.
-                let _ = informer.wait_for_sync().await;
-            })
+            Box::pin(async move { informer.wait_for_sync().await })
         })
     }
 
     fn source<S>(mut self, source: S) -> Self
     where
-        S: FnOnce(&SharedInformerFactory, PriorityQueue<Key>, &Stop) -> BoxFuture<'static, ()> + Send + 'static,
+        S: FnOnce(&SharedInformerFactory, PriorityQueue<Key>, &Stop) -> BoxFuture<'static, bool> + Send + 'static,
     {
         self.sources.push(Box::new(source));
         self
@@ -236,29 +249,44 @@ impl<R: Reconciler> Controller<R> {
 impl<R: Reconciler> Controller<R> {
     /// Asks for the informers, and gives what runs until it is told to stop. The informers are to be started in
     /// between.
-    pub(super) fn prepare(self, ctx: &Context, registry: &Registry) -> BoxFuture<'static, ()> {
+    pub(super) fn prepare(self, ctx: &Context, registry: &Registry, reporter: &Reporter) -> BoxFuture<'static, ()> {
         let clock = Arc::clone(ctx.clock());
         let limiter = match self.limiter {
             Some(limiter) => limiter(Arc::clone(&clock)),
-            None => default_controller_rate_limiter(Arc::clone(&clock)),
+            // As controller-runtime has it with its priority queue: a limit for all would keep many keys that fail from
+            // being tried again for long.
+            None => {
+                Arc::new(ItemExponentialFailureRateLimiter::new(Duration::from_millis(5), Duration::from_secs(1000)))
+            }
         };
         let queue = PriorityQueue::new(Arc::clone(&clock), limiter);
         let (informers, stop) = (ctx.informers(), ctx.stop().clone());
         let handler = handler::enqueue_request_for_object::<R::Object>(queue.clone());
-        let own = informers.informer_of::<R::Object>(self.resource);
+        let own = informers.informer_scoped::<R::Object>(self.resource.clone(), self.scope);
         let own = own.add_event_handler(Filtered { predicate: self.predicate, handler });
-        let mut syncs: Vec<BoxFuture<'static, ()>> = vec![Box::pin(async move { own.wait_for_sync().await })];
+        let mut syncs: Vec<BoxFuture<'static, bool>> = vec![Box::pin(async move { own.wait_for_sync().await })];
         syncs.extend(self.sources.into_iter().map(|source| source(informers, queue.clone(), &stop)));
 
         let metrics = ReconcileMetrics::register(registry, &self.name, self.max_concurrent_reconciles, queue.clone());
         let bound = Bound { reconciler: self.reconciler, ctx: ctx.clone(), metrics: Arc::clone(&metrics) };
-        let observed = stop.clone();
+        let (observed, reporter, timeout) = (stop.clone(), reporter.clone(), self.timeout.unwrap_or_default());
+        let (name, resource) = (self.name, self.resource);
         let mut controller = crate::Controller::new(bound, clock)
             .with_queue(queue.clone())
             .max_concurrent_reconciles(self.max_concurrent_reconciles)
-            .on_outcome_timed(move |_, outcome, took| {
-                if !observed.is_stopped() {
-                    metrics.observe(outcome, took);
+            .on_outcome_timed(move |key, outcome, took| {
+                if observed.is_stopped() {
+                    return;
+                }
+                metrics.observe(outcome, took);
+                match outcome {
+                    Outcome::Action(_) => {}
+                    Outcome::Error(error) => reporter.report(&name, &resource, Some(key), error),
+                    Outcome::TimedOut => {
+                        let late = format_args!("it took longer than {}s", timeout.as_secs_f64());
+                        reporter.report(&name, &resource, Some(key), late);
+                    }
+                    Outcome::Panicked => reporter.report(&name, &resource, Some(key), "it panicked"),
                 }
             });
         if let Some(timeout) = self.timeout {
@@ -267,10 +295,13 @@ impl<R: Reconciler> Controller<R> {
         Box::pin(async move {
             let all = async {
                 for sync in syncs {
-                    sync.await;
+                    if !sync.await {
+                        return false;
+                    }
                 }
+                true
             };
-            if race(all, stop.stopped()).await.is_first() {
+            if race(all, stop.stopped()).await == Either::First(true) {
                 let ending = async {
                     stop.stopped().await;
                     queue.shut_down();

@@ -1,8 +1,9 @@
 //! What a manager says of itself over HTTP: whether it lives, whether it is ready, its numbers.
 
-use std::{convert::Infallible, fmt, net::SocketAddr, sync::Arc};
+use std::{convert::Infallible, fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use capstan_client::beat::{Either, race};
+use capstan_clock::SharedClock;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::{
@@ -11,7 +12,11 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::TokioIo;
-use tokio::{net::TcpListener, sync::Semaphore};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    task::JoinSet,
+};
 
 use crate::{
     Stop,
@@ -20,6 +25,15 @@ use crate::{
 
 /// How many connections are served at once; others wait.
 const MAX_CONNECTIONS: usize = 64;
+
+/// How long a connection lasts. Who has more to ask makes another one.
+const CONNECTION_LASTS: Duration = Duration::from_secs(30);
+
+/// How long the last answer of a connection may take.
+const CONNECTION_ENDS: Duration = Duration::from_secs(5);
+
+/// How long to wait when no connection can be taken.
+const ACCEPT_WAIT: Duration = Duration::from_secs(1);
 
 /// Whether all is well, or what is not.
 pub type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
@@ -114,33 +128,43 @@ impl Endpoints {
     }
 
     /// Serves until it is time to go. Connections that are open then are closed once they have their answer.
-    pub(super) async fn serve(self, listener: TcpListener, stop: Stop) {
+    pub(super) async fn serve(self, listener: TcpListener, clock: SharedClock, stop: Stop) {
         let (this, places) = (Arc::new(self), Arc::new(Semaphore::new(MAX_CONNECTIONS)));
+        let mut connections = JoinSet::new();
         let accept = async || {
             let place = Arc::clone(&places).acquire_owned().await;
             (listener.accept().await, place)
         };
         while let Either::First((accepted, place)) = race(accept(), stop.stopped()).await {
-            // One that went away before it was greeted is no reason to stop; nor is having no file descriptors left.
+            while connections.try_join_next().is_some() {}
+            // One that went away before it was greeted is no reason to stop; nor is having no file descriptors left,
+            // which only time mends.
             let Ok((socket, _)) = accepted else {
-                tokio::task::yield_now().await;
+                race(clock.sleep(ACCEPT_WAIT), stop.stopped()).await;
                 continue;
             };
-            let (this, stop) = (Arc::clone(&this), stop.clone());
-            tokio::spawn(async move {
-                let service = service_fn(|request: Request<Incoming>| {
-                    let uri = request.uri();
-                    let response = this.answer(request.method(), uri.path(), uri.query().unwrap_or_default());
-                    std::future::ready(Ok::<_, Infallible>(response))
-                });
-                let mut connection =
-                    std::pin::pin!(http1::Builder::new().serve_connection(TokioIo::new(socket), service));
-                if let Either::Second(()) = race(connection.as_mut(), stop.stopped()).await {
-                    connection.as_mut().graceful_shutdown();
-                    let _ = connection.await;
-                }
+            let (this, clock, stop) = (Arc::clone(&this), Arc::clone(&clock), stop.clone());
+            connections.spawn(async move {
+                this.connection(socket, &clock, &stop).await;
                 drop(place);
             });
+        }
+        while connections.join_next().await.is_some() {}
+    }
+
+    /// Answers on a connection for so long. Then it is closed once it has its answer, or soon if it never asks: who
+    /// says nothing takes a place from others.
+    async fn connection(&self, socket: TcpStream, clock: &SharedClock, stop: &Stop) {
+        let service = service_fn(|request: Request<Incoming>| {
+            let uri = request.uri();
+            let response = self.answer(request.method(), uri.path(), uri.query().unwrap_or_default());
+            std::future::ready(Ok::<_, Infallible>(response))
+        });
+        let mut connection = std::pin::pin!(http1::Builder::new().serve_connection(TokioIo::new(socket), service));
+        let enough = race(clock.sleep(CONNECTION_LASTS), stop.stopped());
+        if let Either::Second(_) = race(connection.as_mut(), enough).await {
+            connection.as_mut().graceful_shutdown();
+            race(connection, clock.sleep(CONNECTION_ENDS)).await;
         }
     }
 }
@@ -148,4 +172,41 @@ impl Endpoints {
 /// Takes an address.
 pub(super) async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     TcpListener::bind(address).await
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+    use crate::{
+        Stopper,
+        testing::{clock, over_time},
+    };
+
+    #[tokio::test]
+    async fn who_says_nothing_takes_no_place_for_long() {
+        let clock = clock();
+        let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stopper, stop) = Stopper::new();
+        let endpoints = Endpoints { health: Some(Default::default()), ..Endpoints::default() };
+        let serving = tokio::spawn(endpoints.serve(listener, Arc::new(clock.clone()), stop));
+        let mut silent = Vec::new();
+        for _ in 0..MAX_CONNECTIONS {
+            let mut socket = TcpStream::connect(address).await.unwrap();
+            socket.write_all(b"GET /heal").await.unwrap();
+            silent.push(socket);
+        }
+        let asked = async {
+            let mut socket = TcpStream::connect(address).await.unwrap();
+            socket.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
+            let mut text = String::new();
+            socket.read_to_string(&mut text).await.unwrap();
+            text
+        };
+        assert!(over_time(&clock, asked).await.starts_with("HTTP/1.1 200 "));
+        stopper.stop();
+        over_time(&clock, serving).await.unwrap();
+    }
 }

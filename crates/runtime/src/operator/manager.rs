@@ -10,15 +10,21 @@ use std::{
     time::Duration,
 };
 
+use capstan_api::{GroupVersionResource, Resource, object::Object};
 use capstan_client::{
-    BoxFuture, Client, SharedInformerFactory,
+    Client, InformerOptions, Key, SharedIndexInformer, SharedInformerFactory,
     beat::{Either, race},
 };
-use capstan_clock::{OsIds, RealClock, SharedClock, SharedIds};
-use tokio::{net::TcpListener, sync::mpsc};
+use capstan_clock::{SharedClock, SharedIds};
+use tokio::{net::TcpListener, sync::mpsc, task::JoinSet};
 
 use super::{
-    Checks, Context, Controller, Reconciler, endpoints, endpoints::Endpoints, setup_signal_handler, transport::Requests,
+    Checks, Context, Controller, Reconciler, Report, endpoints,
+    endpoints::Endpoints,
+    report::Reporter,
+    running::{Prepared, Running, spawn},
+    setup_signal_handler,
+    transport::Requests,
 };
 use crate::{
     EventRecorder, Stop, Stopper,
@@ -28,6 +34,9 @@ use crate::{
 
 /// How long those that run have to end, unless another time is given.
 pub const GRACEFUL_SHUTDOWN: Duration = Duration::from_secs(30);
+
+/// How long caches have to get all objects, unless another time is given.
+pub const CACHE_SYNC_TIMEOUT: Duration = Duration::from_secs(2 * 60);
 
 /// How many of those that run may report that they failed before anybody listens.
 const FAILURES: usize = 16;
@@ -41,6 +50,8 @@ pub enum ManagerError {
     Signals(std::io::Error),
     /// The leader election is configured wrongly.
     LeaderElection(ConfigError),
+    /// These caches did not get all objects in time.
+    CacheSync(Vec<GroupVersionResource>, Duration),
     /// Another one leads now, or may.
     LeaderElectionLost,
     /// One that was run failed.
@@ -57,6 +68,11 @@ impl fmt::Display for ManagerError {
             ManagerError::LeaderElection(error) => {
                 write!(f, "failed during initialization leader election process: {error}")
             }
+            ManagerError::CacheSync(resources, timeout) => {
+                let names: Vec<_> = resources.iter().map(|resource| resource.group_resource().to_string()).collect();
+                let (names, seconds) = (names.join(", "), timeout.as_secs_f64());
+                write!(f, "timed out waiting for caches to be synced for {names} within {seconds}s")
+            }
             ManagerError::LeaderElectionLost => f.write_str("leader election lost"),
             ManagerError::Runnable(error) => f.write_str(error),
             ManagerError::GracefulShutdown(period) => {
@@ -69,14 +85,16 @@ impl fmt::Display for ManagerError {
 impl std::error::Error for ManagerError {}
 
 type Bound = Box<dyn FnOnce(&[SocketAddr]) + Send>;
-type Prepared = BoxFuture<'static, Result<(), String>>;
-type Prepare = Box<dyn FnOnce(&Context, &Registry) -> Prepared + Send>;
+type Tweak = Box<dyn FnOnce(SharedInformerFactory) -> SharedInformerFactory + Send>;
+type Prepare = Box<dyn FnOnce(&Context, &Registry, &Reporter) -> Prepared + Send>;
 
 /// Runs controllers and whatever else belongs to a program, on shared caches.
 ///
 /// What is served over HTTP begins first, then the caches; once they have all objects, what runs on every replica; once
-/// this one leads, controllers. The end is in the order: what runs, caches, what is served, and at last the Lease is
-/// freed, so that no other one leads before everything here has ended.
+/// this one leads, controllers. The end is in the order: what runs, caches, then the Lease is freed, so that no other
+/// one leads before everything that acts here has ended; at last events that are still to be told, and what is served.
+///
+/// What fails on the way is tried again, and said on standard error unless [`on_error`](Manager::on_error) says else.
 pub struct Manager {
     client: Client,
     clock: SharedClock,
@@ -84,6 +102,7 @@ pub struct Manager {
     name: String,
     namespace: String,
     resync: Option<Duration>,
+    caches: Vec<Tweak>,
     registry: Registry,
     election: Option<(String, String, LeaderElectionConfig)>,
     metrics: Option<SocketAddr>,
@@ -94,6 +113,8 @@ pub struct Manager {
     controllers: Vec<Prepare>,
     others: Vec<Prepare>,
     graceful_shutdown: Duration,
+    cache_sync_timeout: Duration,
+    reporter: Reporter,
     bound: Option<Bound>,
 }
 
@@ -104,10 +125,10 @@ impl fmt::Debug for Manager {
 }
 
 impl Manager {
-    /// A manager with nothing to run, by the clock of the operating system.
+    /// A manager with nothing to run, by the clock of the client: that of the operating system unless it has another.
     #[must_use]
     pub fn new(client: &Client) -> Self {
-        Manager::on_clock(client, Arc::new(RealClock::new()), Arc::new(OsIds))
+        Manager::on_clock(client, Arc::clone(client.clock()), Arc::clone(client.ids()))
     }
 
     /// A manager for the server that the user's surroundings name; see [`Client::from_default_config`].
@@ -131,6 +152,7 @@ impl Manager {
             name: "controller-manager".to_owned(),
             namespace: String::new(),
             resync: None,
+            caches: Vec::new(),
             registry: Registry::default(),
             election: None,
             metrics: None,
@@ -141,6 +163,8 @@ impl Manager {
             controllers: Vec::new(),
             others: Vec::new(),
             graceful_shutdown: GRACEFUL_SHUTDOWN,
+            cache_sync_timeout: CACHE_SYNC_TIMEOUT,
+            reporter: Reporter::default(),
             bound: None,
         }
     }
@@ -156,6 +180,36 @@ impl Manager {
     #[must_use]
     pub fn namespace(mut self, namespace: &str) -> Self {
         namespace.clone_into(&mut self.namespace);
+        self
+    }
+
+    /// Caches do without who manages which fields: often half of an object, and seldom looked at.
+    #[must_use]
+    pub fn without_managed_fields(mut self) -> Self {
+        self.caches.push(Box::new(SharedInformerFactory::without_managed_fields));
+        self
+    }
+
+    /// The cache of a kind holds only what these options select, and is as `setup` makes it: transformed, kept compact,
+    /// or with indices.
+    #[must_use]
+    pub fn cache<K: Object + Resource>(
+        self,
+        options: InformerOptions,
+        setup: impl Fn(&SharedIndexInformer<K>) + Send + Sync + 'static,
+    ) -> Self {
+        self.cache_of(K::gvr(), options, setup)
+    }
+
+    /// The same for any resource, read as any type.
+    #[must_use]
+    pub fn cache_of<K: Object>(
+        mut self,
+        resource: GroupVersionResource,
+        options: InformerOptions,
+        setup: impl Fn(&SharedIndexInformer<K>) + Send + Sync + 'static,
+    ) -> Self {
+        self.caches.push(Box::new(|informers| informers.with_own(resource, options, setup)));
         self
     }
 
@@ -229,6 +283,22 @@ impl Manager {
         self
     }
 
+    /// How long caches have to get all objects before the manager gives up, else [`CACHE_SYNC_TIMEOUT`].
+    #[must_use]
+    pub fn cache_sync_timeout(mut self, timeout: Duration) -> Self {
+        self.cache_sync_timeout = timeout;
+        self
+    }
+
+    /// Hears of each reconcile that fails, and of each failure of a cache, of the leader election or of an event: that
+    /// a kind does not exist, for instance, or may not be read. Without this they are said on standard error, each
+    /// once, and then the tenth time, the hundredth and so on.
+    #[must_use]
+    pub fn on_error(mut self, listener: impl Fn(&Report) + Send + Sync + 'static) -> Self {
+        self.reporter = Reporter::new(listener);
+        self
+    }
+
     /// Where numbers are collected.
     #[must_use]
     pub fn metrics_registry(&self) -> &Registry {
@@ -238,8 +308,8 @@ impl Manager {
     /// Runs a controller, on the leader.
     #[must_use]
     pub fn controller<R: Reconciler>(mut self, controller: Controller<R>) -> Self {
-        self.controllers.push(Box::new(move |ctx, registry| {
-            let run = controller.prepare(ctx, registry);
+        self.controllers.push(Box::new(move |ctx, registry, reporter| {
+            let run = controller.prepare(ctx, registry, reporter);
             Box::pin(async move {
                 run.await;
                 Ok(())
@@ -282,9 +352,9 @@ impl Manager {
     /// # Errors
     /// It could not begin, the leadership was lost, something that was run failed, or it did not end in time.
     pub async fn run_until(mut self, stop: Stop) -> Result<(), ManagerError> {
-        let requests = Requests::new(&self.client, &self.clock, &self.registry);
+        let requests = Requests::new(&self.client, &self.clock, &self.ids, &self.registry);
         let client = requests.client(None);
-        let election = self.elect(&client)?;
+        let election = self.elect(&client.with_own_rate_limit())?;
         let leadership = election.as_ref().map(LeaderElection::leadership);
         let (http_stopper, http_stop) = Stopper::new();
         let synced = Arc::new(AtomicBool::new(false));
@@ -300,6 +370,9 @@ impl Manager {
         let (leader_stopper, leader_stop) = Stopper::new();
         let (election_stopper, election_stop) = Stopper::new();
         let recorder = EventRecorder::new(&client, &self.name, Arc::clone(&self.clock), Arc::clone(&self.ids));
+        let reporter = self.reporter.clone();
+        let events = GroupVersionResource::from_static("", "v1", "events");
+        recorder.on_error(move |error| reporter.report("", &events, None, error));
         let context = |leadership: Option<Leadership>, stop: &Stop| {
             let client = requests.client(leadership);
             let (clock, ids) = (Arc::clone(&self.clock), Arc::clone(&self.ids));
@@ -309,20 +382,26 @@ impl Manager {
         // Controllers begin to hear of objects before they lead: the next leader need not read everything first.
         let controllers: Vec<_> = std::mem::take(&mut self.controllers)
             .into_iter()
-            .map(|prepare| prepare(&leading, &self.registry))
+            .map(|prepare| prepare(&leading, &self.registry, &self.reporter))
             .collect();
-        let others: Vec<_> =
-            std::mem::take(&mut self.others).into_iter().map(|prepare| prepare(&everywhere, &self.registry)).collect();
+        let others: Vec<_> = std::mem::take(&mut self.others)
+            .into_iter()
+            .map(|prepare| prepare(&everywhere, &self.registry, &self.reporter))
+            .collect();
         informers.start();
 
         let (failed, mut failures) = mpsc::channel(FAILURES);
         let ended = {
             let work = async {
-                informers.wait_for_cache_sync().await;
+                let late = self.clock.sleep(self.cache_sync_timeout);
+                if !race(informers.wait_for_cache_sync(), late).await.is_first() {
+                    let waiting = informers.unsynced().into_iter().collect();
+                    return ManagerError::CacheSync(waiting, self.cache_sync_timeout);
+                }
                 synced.store(true, Ordering::SeqCst);
                 running.others = spawn(others, &failed);
                 if let (Some(election), Some(leadership)) = (election, &leadership) {
-                    running.election = Some(tokio::spawn(election.run(election_stop, |_| {})));
+                    running.election.spawn(election.run(election_stop, |_| {}));
                     leadership.acquired().await;
                 }
                 running.leading = spawn(controllers, &failed);
@@ -330,28 +409,39 @@ impl Manager {
                     Some(leadership) => leadership.lost().await,
                     None => std::future::pending().await,
                 }
+                ManagerError::LeaderElectionLost
             };
             match race(stop.stopped(), race(failures.recv(), work)).await {
                 Either::First(()) => Ok(()),
                 Either::Second(Either::First(failure)) => {
                     Err(ManagerError::Runnable(failure.unwrap_or_else(|| "a runnable panicked".to_owned())))
                 }
-                Either::Second(Either::Second(())) => Err(ManagerError::LeaderElectionLost),
+                Either::Second(Either::Second(error)) => Err(error),
             }
         };
+        // Who no longer leads has no time at all: another one may have begun.
+        let lost = matches!(ended, Err(ManagerError::LeaderElectionLost));
+        let grace = if lost { Duration::ZERO } else { self.graceful_shutdown };
+        let deadline = self.clock.monotonic().plus(grace);
         let end = async {
             others_stopper.stop();
             leader_stopper.stop();
             running.work_ended().await;
             informers.shut_down();
-            recorder.flush().await;
-            http_stopper.stop();
-            running.http_ended().await;
             election_stopper.stop();
             running.election_ended().await;
         };
-        let in_time = race(end, self.clock.sleep(self.graceful_shutdown)).await.is_first();
-        running.abort();
+        let in_time = race(end, self.clock.sleep_until(deadline)).await.is_first();
+        let rest = async {
+            recorder.flush().await;
+            http_stopper.stop();
+            running.http_ended().await;
+        };
+        if in_time {
+            // What cannot be told in time is no failure of what ran.
+            race(rest, self.clock.sleep_until(deadline)).await;
+        }
+        informers.shut_down();
         match ended {
             Ok(()) if !in_time => Err(ManagerError::GracefulShutdown(self.graceful_shutdown)),
             ended => ended,
@@ -364,19 +454,27 @@ impl Manager {
         let (clock, ids) = (Arc::clone(&self.clock), Arc::clone(&self.ids));
         let election = LeaderElection::new(config.clone(), lock, clock, ids).map_err(ManagerError::LeaderElection)?;
         election.register(&self.registry);
-        Ok(Some(election))
+        let (reporter, key) = (self.reporter.clone(), Key::new(namespace, name));
+        let leases = GroupVersionResource::from_static("coordination.k8s.io", "v1", "leases");
+        Ok(Some(election.on_error(move |error| reporter.report("", &leases, Some(&key), error))))
     }
 
-    fn informers(&self, client: &Client) -> Arc<SharedInformerFactory> {
+    fn informers(&mut self, client: &Client) -> Arc<SharedInformerFactory> {
         let (clock, ids) = (Arc::clone(&self.clock), Arc::clone(&self.ids));
-        let mut informers = SharedInformerFactory::new(Arc::new(client.clone()), clock, ids).namespace(&self.namespace);
+        let reporter = self.reporter.clone();
+        let mut informers = SharedInformerFactory::new(Arc::new(client.clone()), clock, ids)
+            .namespace(&self.namespace)
+            .on_watch_error(move |resource, error| reporter.report("", resource, None, error));
         if let Some(resync) = self.resync {
             informers = informers.resync(resync);
+        }
+        for tweak in self.caches.drain(..) {
+            informers = tweak(informers);
         }
         Arc::new(informers)
     }
 
-    async fn serve(&mut self, stop: &Stop) -> Result<Vec<Task>, ManagerError> {
+    async fn serve(&mut self, stop: &Stop) -> Result<JoinSet<()>, ManagerError> {
         let mut listeners: Vec<(TcpListener, Endpoints)> = Vec::new();
         let pages = std::mem::take(&mut self.pages);
         let mut metrics = Endpoints { pages, metrics: Some(self.registry.clone()), health: None };
@@ -397,69 +495,14 @@ impl Manager {
             bound(&addresses);
         }
         let served = listeners.into_iter();
-        Ok(served.map(|(listener, endpoints)| tokio::spawn(endpoints.serve(listener, stop.clone()))).collect())
+        Ok(served
+            .map(|(listener, endpoints)| endpoints.serve(listener, Arc::clone(&self.clock), stop.clone()))
+            .collect())
     }
 }
 
 fn prepared<F: Future<Output = Result<(), String>> + Send + 'static>(
     run: impl FnOnce(Context) -> F + Send + 'static,
 ) -> Prepare {
-    Box::new(move |ctx, _| Box::pin(run(ctx.clone())))
-}
-
-type Task = tokio::task::JoinHandle<()>;
-
-/// Runs them all. One that fails or panics says so.
-fn spawn(all: Vec<Prepared>, failed: &mpsc::Sender<String>) -> Vec<Task> {
-    let run = |one: Prepared| {
-        let failed = failed.clone();
-        tokio::spawn(async move {
-            let error = match tokio::spawn(one).await {
-                Ok(Ok(())) => return,
-                Ok(Err(error)) => error,
-                Err(_) => "a runnable panicked".to_owned(),
-            };
-            // Only the first one counts.
-            let _ = failed.try_send(error);
-        })
-    };
-    all.into_iter().map(run).collect()
-}
-
-/// The tasks of a manager, by when they end.
-struct Running {
-    http: Vec<Task>,
-    others: Vec<Task>,
-    leading: Vec<Task>,
-    election: Option<Task>,
-}
-
-impl Running {
-    fn new(http: Vec<Task>) -> Self {
-        Running { http, others: Vec::new(), leading: Vec::new(), election: None }
-    }
-
-    async fn work_ended(&mut self) {
-        for task in self.others.iter_mut().chain(&mut self.leading) {
-            // What it said was heard already.
-            let _ = task.await;
-        }
-    }
-
-    async fn http_ended(&mut self) {
-        for task in &mut self.http {
-            let _ = task.await;
-        }
-    }
-
-    async fn election_ended(&mut self) {
-        if let Some(task) = &mut self.election {
-            let _ = task.await;
-        }
-    }
-
-    /// Ends what has not ended by itself.
-    fn abort(&self) {
-        self.http.iter().chain(&self.others).chain(&self.leading).chain(&self.election).for_each(Task::abort);
-    }
+    Box::new(move |ctx, _, _| Box::pin(run(ctx.clone())))
 }

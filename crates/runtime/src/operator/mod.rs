@@ -7,9 +7,13 @@
 mod context;
 mod controller;
 mod endpoints;
+#[cfg(test)]
+mod hardship;
 mod manager;
 mod metrics;
 mod predicate;
+mod report;
+mod running;
 mod signals;
 #[cfg(test)]
 mod tests;
@@ -18,6 +22,7 @@ mod transport;
 pub use context::{CACHE_WAIT, Context};
 pub use controller::{Controller, Reconciler};
 pub use endpoints::{Check, Checks};
-pub use manager::{GRACEFUL_SHUTDOWN, Manager, ManagerError};
+pub use manager::{CACHE_SYNC_TIMEOUT, GRACEFUL_SHUTDOWN, Manager, ManagerError};
 pub use predicate::{Change, Predicate};
+pub use report::Report;
 pub use signals::setup_signal_handler;

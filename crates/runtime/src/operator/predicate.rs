@@ -1,6 +1,10 @@
 //! Which changes are worth looking at.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 use capstan_api::object::{Accessor, Object};
 use capstan_client::{Deleted, ResourceEventHandler};
@@ -130,21 +134,28 @@ pub(super) struct Filtered<K, H> {
     pub(super) handler: H,
 }
 
+impl<K: 'static, H> Filtered<K, H> {
+    /// One that panics, of which the panic hook has told, is no reason to miss a change.
+    fn is_worth(&self, change: &Change<'_, K>) -> bool {
+        catch_unwind(AssertUnwindSafe(|| self.predicate.test(change))).unwrap_or(true)
+    }
+}
+
 impl<K: Object, H: ResourceEventHandler<K>> ResourceEventHandler<K> for Filtered<K, H> {
     fn on_add(&mut self, object: &Arc<K>, is_in_initial_list: bool) {
-        if self.predicate.test(&Change::Create(object, is_in_initial_list)) {
+        if self.is_worth(&Change::Create(object, is_in_initial_list)) {
             self.handler.on_add(object, is_in_initial_list);
         }
     }
 
     fn on_update(&mut self, old: &Arc<K>, new: &Arc<K>) {
-        if self.predicate.test(&Change::Update { old, new }) {
+        if self.is_worth(&Change::Update { old, new }) {
             self.handler.on_update(old, new);
         }
     }
 
     fn on_delete(&mut self, deleted: &Deleted<K>) {
-        if self.predicate.test(&Change::Delete(deleted.object())) {
+        if self.is_worth(&Change::Delete(deleted.object())) {
             self.handler.on_delete(deleted);
         }
     }
@@ -191,6 +202,8 @@ mod tests {
         for (a, b) in [(false, false), (false, true), (true, false), (true, true)] {
             assert_eq!((is(a).and(is(b)).test(&change), is(a).or(is(b)).test(&change)), (a && b, a || b));
         }
+        let filtered = Filtered { predicate: Predicate::new(|_| panic!("a panic that the test wants")), handler: () };
+        assert!(filtered.is_worth(&change));
         let named = Predicate::<Unstructured>::objects(|object| object.name() == "x");
         assert!(!named.test(&change) && Predicate::<Unstructured>::all().test(&change));
     }

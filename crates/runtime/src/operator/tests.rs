@@ -69,7 +69,7 @@ impl Reconciler for Arc<Copier> {
     }
 }
 
-fn manager(client: &Client, clock: &ManualClock, seed: u64) -> Manager {
+pub(super) fn manager(client: &Client, clock: &ManualClock, seed: u64) -> Manager {
     Manager::on_clock(client, Arc::new(clock.clone()), Arc::new(SeededIds::new(seed)))
 }
 
@@ -284,38 +284,6 @@ async fn one_of_two_leads() {
     assert!(took < Duration::from_secs(12), "it need not wait for the lease to run out: {took:?}");
     second_stopper.stop();
     over_time(&clock, second).await.unwrap().unwrap();
-}
-
-#[tokio::test]
-async fn who_does_not_lead_does_not_write() {
-    let (client, clock) = (client().await, clock());
-    let faulty = Faulty::new(&client, &clock, 1, 1);
-    let on = Arc::clone(&faulty.on);
-    on.store(false, Ordering::SeqCst);
-    let (road, (_stopper, stop)) = (Client::new(faulty), Stopper::new());
-    let tried: Arc<Mutex<Vec<String>>> = Arc::default();
-    let to = Arc::clone(&tried);
-    let (begun, mut is_running) = mpsc::channel(1);
-    let running = tokio::spawn(
-        manager(&road, &clock, 1)
-            .leader_election("x")
-            .graceful_shutdown_timeout(Duration::from_secs(5))
-            .runnable(move |ctx| async move {
-                ctx.create(&config_map("before")).await.map_err(|error| error.to_string())?;
-                begun.send(()).await.unwrap();
-                ctx.stop().stopped().await;
-                let answer = ctx.create(&config_map("after")).await;
-                to.lock().unwrap().push(answer.unwrap_err().to_string());
-                std::future::pending().await
-            })
-            .run_until(stop),
-    );
-    over_time(&clock, is_running.recv()).await.unwrap();
-    // From now on nothing works, so the lease cannot be renewed.
-    on.store(true, Ordering::SeqCst);
-    let ended = over_time(&clock, running).await.unwrap();
-    assert_eq!(ended.unwrap_err().to_string(), "leader election lost");
-    assert_eq!(*tried.lock().unwrap(), ["leader election lost: only the leader writes"]);
 }
 
 #[tokio::test]

@@ -6,9 +6,13 @@ use std::{
 };
 
 use bytes::Bytes;
-use capstan_client::{Body, BoxFuture, Client, Error, Transport};
-use capstan_clock::SharedClock;
-use http::{Method, Request, Response, header};
+use capstan_client::{
+    Body, BoxFuture, Client, Error, Transport,
+    beat::{Either, race},
+    transport::SharedTransport,
+};
+use capstan_clock::{SharedClock, SharedIds};
+use http::{Request, Response};
 
 use crate::{
     leader_election::Leadership,
@@ -41,8 +45,11 @@ impl Counts {
     }
 }
 
+/// What is told to those who would write and do not lead.
+const LOST: &str = "leader election lost: only the leader writes";
+
 struct Watched {
-    client: Client,
+    road: SharedTransport,
     clock: SharedClock,
     counts: Arc<Mutex<Counts>>,
     leadership: Option<Leadership>,
@@ -56,42 +63,46 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    pub(super) fn new(client: &Client, clock: &SharedClock, registry: &Registry) -> Self {
+    /// Clients like this one, on this clock.
+    pub(super) fn new(client: &Client, clock: &SharedClock, ids: &SharedIds, registry: &Registry) -> Self {
         let counts = Counts { host: client.host().to_owned(), ..Counts::default() };
         let counts = Arc::new(Mutex::new(counts));
         let shown = Arc::clone(&counts);
         registry.register(move |families| shown.lock().unwrap_or_else(PoisonError::into_inner).collect(families));
-        Requests { client: client.clone(), clock: Arc::clone(clock), counts }
+        let client = client.with_clock(Arc::clone(clock), Arc::clone(ids));
+        Requests { client, clock: Arc::clone(clock), counts }
     }
 
     /// A client whose requests are counted. With a `leadership` it writes only while that lasts.
     pub(super) fn client(&self, leadership: Option<Leadership>) -> Client {
         let (clock, counts) = (Arc::clone(&self.clock), Arc::clone(&self.counts));
-        Client::new(Watched { client: self.client.clone(), clock, counts, leadership })
-            .with_default_namespace(self.client.default_namespace())
-            .with_protobuf(self.client.protobuf())
+        self.client.with_transport(|road| Watched { road, clock, counts, leadership })
     }
 }
 
 impl Transport for Watched {
     fn host(&self) -> &str {
-        self.client.host()
+        self.road.host()
     }
 
-    fn send(&self, mut request: Request<Bytes>) -> BoxFuture<'static, Result<Response<Body>, Error>> {
-        if let Some(leadership) = &self.leadership
-            && request.method() != Method::GET
-            && !leadership.is_leader()
-        {
-            let refused = Error::Transport("leader election lost: only the leader writes".to_owned());
-            return Box::pin(std::future::ready(Err(refused)));
+    fn send(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+        let leadership = self.leadership.clone().filter(|_| !request.method().is_safe());
+        let lost = || Error::Transport(LOST.to_owned());
+        if leadership.as_ref().is_some_and(|leadership| !leadership.is_leader()) {
+            return Box::pin(std::future::ready(Err(lost())));
         }
-        // The client below has the name that its owner gave it.
-        request.headers_mut().remove(header::USER_AGENT);
-        let (client, clock, counts) = (self.client.clone(), Arc::clone(&self.clock), Arc::clone(&self.counts));
+        let (clock, counts) = (Arc::clone(&self.clock), Arc::clone(&self.counts));
+        let (method, begun) = (request.method().as_str().to_owned(), clock.monotonic());
+        let send = self.road.send(request);
         Box::pin(async move {
-            let (method, begun) = (request.method().as_str().to_owned(), clock.monotonic());
-            let answer = client.send(request).await;
+            let answer = match leadership {
+                None => send.await,
+                // One that still waits for a connection when the term ends is not to be sent.
+                Some(leadership) => match race(send, leadership.lost()).await {
+                    Either::First(answer) => answer,
+                    Either::Second(()) => Err(lost()),
+                },
+            };
             let code = match &answer {
                 Ok(response) => response.status().as_str().to_owned(),
                 Err(_) => "<error>".to_owned(),
@@ -103,5 +114,56 @@ impl Transport for Watched {
             drop(counts);
             answer
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering},
+        time::Duration,
+    };
+
+    use capstan_api::Status;
+    use capstan_client::Patch;
+    use capstan_clock::{Clock as _, SeededIds};
+
+    use super::*;
+    use crate::testing::{ConfigMap, clock, over_time};
+
+    /// Always asks to wait for five seconds, and counts.
+    struct Busy(Arc<AtomicUsize>);
+
+    impl Transport for Busy {
+        fn send(&self, _: Request<Bytes>) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            let text = serde_json::to_string(&Status::too_many_requests("slow down", 5)).unwrap();
+            let body = Body::new(http_body_util::Full::new(Bytes::from(text)));
+            let answer = Response::builder().status(429).header("retry-after", "5").body(body).unwrap();
+            Box::pin(std::future::ready(Ok(answer)))
+        }
+    }
+
+    #[tokio::test]
+    async fn each_attempt_is_the_leaders_and_as_the_owner_of_the_client_wants_it() {
+        let clock = clock();
+        let shared: SharedClock = Arc::new(clock.clone());
+        let sent = Arc::new(AtomicUsize::new(0));
+        let user = Client::new(Busy(Arc::clone(&sent)));
+        let until = Some(clock.monotonic().plus(Duration::from_secs(7)));
+        let write = async |client: &Client, leads| {
+            sent.store(0, Ordering::SeqCst);
+            let ids: SharedIds = Arc::new(SeededIds::new(1));
+            let requests = Requests::new(client, &shared, &ids, &Registry::default());
+            let (_term, leadership) = Leadership::fixed(Arc::clone(&shared), if leads { until } else { None });
+            let maps = capstan_client::Api::<ConfigMap>::namespaced(&requests.client(Some(leadership)), "default");
+            let wrote = over_time(&clock, maps.patch("a", &Patch::Merge(()))).await;
+            (wrote.unwrap_err().to_string(), sent.load(Ordering::SeqCst))
+        };
+        assert_eq!(write(&user, false).await, (LOST.to_owned(), 0));
+        let (error, attempts) = write(&user.with_max_retries(0), true).await;
+        assert!(error.contains("slow down") && attempts == 1, "{error} after {attempts}");
+        // The term ends between the second attempt and the third.
+        assert_eq!(write(&user, true).await, (LOST.to_owned(), 2));
     }
 }

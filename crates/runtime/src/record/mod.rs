@@ -14,7 +14,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -75,11 +75,14 @@ enum Message {
     Flush(oneshot::Sender<()>),
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Counts {
     dropped: AtomicU64,
     rejected: AtomicU64,
+    on_error: OnceLock<OnError>,
 }
+
+type OnError = Box<dyn Fn(&Error) + Send + Sync>;
 
 /// Tells people what happens to objects, in the name of one component.
 ///
@@ -222,6 +225,11 @@ impl EventRecorder {
         }
     }
 
+    /// Hears why events could not be written. The first who asks for that does.
+    pub fn on_error(&self, on_error: impl Fn(&Error) + Send + Sync + 'static) {
+        let _ = self.counts.on_error.set(Box::new(on_error));
+    }
+
     /// How many events were dropped because too many waited.
     #[must_use]
     pub fn dropped(&self) -> u64 {
@@ -273,7 +281,7 @@ impl Sink {
 
     async fn create(&self, api: &Api<Unstructured>, event: &serde_json::Value) -> Tried {
         match to_value(event) {
-            Ok(Value::Object(map)) => tried(api.create(&Unstructured::from(map)).await.map(drop)),
+            Ok(Value::Object(map)) => self.tried(api.create(&Unstructured::from(map)).await.map(drop)),
             _ => Tried::Refused,
         }
     }
@@ -288,8 +296,20 @@ impl Sink {
     ) -> Tried {
         match api.patch(name, &Patch::Strategic(patch)).await {
             Err(error) if error.is_not_found() => self.create(api, event).await,
-            other => tried(other.map(drop)),
+            other => self.tried(other.map(drop)),
         }
+    }
+
+    fn tried(&self, answer: Result<(), Error>) -> Tried {
+        let Err(error) = answer else { return Tried::Written };
+        if error.is_already_exists() {
+            return Tried::NameTaken;
+        }
+        if let Some(on_error) = self.counts.on_error.get() {
+            on_error(&error);
+        }
+        // What the server says of an event is its last word, unless it says when to come back.
+        if error.status().is_some() && error.retry_after().is_none() { Tried::Refused } else { Tried::Failed }
     }
 
     fn reject(&self) {
@@ -300,16 +320,6 @@ impl Sink {
         // Whoever lost the server at the same time does not come back at the same time.
         let factor = if tries == 0 { self.ids.fraction() } else { 1.0 };
         self.clock.sleep(RETRY_PERIOD.mul_f64(factor)).await;
-    }
-}
-
-fn tried(answer: Result<(), Error>) -> Tried {
-    match answer {
-        Ok(()) => Tried::Written,
-        Err(error) if error.is_already_exists() => Tried::NameTaken,
-        // What the server says of an event is its last word, unless it says when to come back.
-        Err(error) if error.status().is_some() && error.retry_after().is_none() => Tried::Refused,
-        Err(_) => Tried::Failed,
     }
 }
 

@@ -106,7 +106,9 @@ fn nodes(factory: &SharedInformerFactory, shared: &Arc<Shared>) -> Synced {
             state.core.cache.remove_node(node.metadata.name.as_deref().unwrap_or_default());
         });
     let registration = factory.informer::<Node>().add_event_handler(handler);
-    Box::pin(async move { registration.wait_for_sync().await })
+    Box::pin(async move {
+        registration.wait_for_sync().await;
+    })
 }
 
 fn is_finished(pod: &Pod) -> bool {
@@ -213,7 +215,9 @@ fn pods(factory: &SharedInformerFactory, shared: &Arc<Shared>) -> Synced {
         })
         .on_delete(move |gone| pod_gone(&deletes, &Arc::new(PodInfo::new(Arc::clone(gone.object())))));
     let registration = factory.informer::<Pod>().add_event_handler(handler);
-    Box::pin(async move { registration.wait_for_sync().await })
+    Box::pin(async move {
+        registration.wait_for_sync().await;
+    })
 }
 
 /// Objects that are only looked up, and that pods may wait for if there is a resource.
@@ -246,5 +250,7 @@ fn world<K: Known + Object + Resource>(
             notify(&deletes, &mut state, ActionType::DELETE, object(Some(gone.object()), None));
         });
     let registration = factory.informer::<K>().add_event_handler(handler);
-    Box::pin(async move { registration.wait_for_sync().await })
+    Box::pin(async move {
+        registration.wait_for_sync().await;
+    })
 }
