@@ -147,7 +147,7 @@ pub(crate) struct Inner {
     pub(crate) flow_control: Arc<FlowControl>,
     pub(crate) health: Health,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) audit: Option<Audit>,
+    pub(crate) audit: Option<Arc<Audit>>,
     kubelet_client: OnceLock<KubeletClient>,
     pub(crate) zpages: ZPages,
 }
@@ -223,7 +223,8 @@ impl Server {
         let aggregator = Aggregator::start(parts, proxy_client, &mut tasks).await?;
         let objects = Arc::clone(&registry) as Arc<dyn crate::objects::Objects>;
         let authentication = std::mem::take(&mut config.authentication);
-        let audit = config.audit.take().map(|(policy, sink)| Audit::new(policy, sink, Arc::clone(&clock), &metrics));
+        let recorder = |(policy, sink)| Arc::new(Audit::new(policy, sink, Arc::clone(&clock), &metrics));
+        let audit = config.audit.take().map(recorder);
         let inner = Inner {
             authenticator: Authenticator::new(authentication, objects, clock),
             token_issuer: config.token_issuer.take(),
