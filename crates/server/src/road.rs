@@ -489,7 +489,11 @@ fn custom_documents(server: &Inner) -> Vec<CustomResource> {
             |version: &&Value| version.get("name").and_then(Value::as_str) == Some(resource.gvk.version.as_str());
         let version = versions.and_then(|versions| versions.iter().find(is_it));
         let schema = version.and_then(|version| version.get("schema")?.get("openAPIV3Schema")).cloned();
-        all.push(CustomResource { resource: row, list_kind: resource.list_gvk.kind.clone(), schema });
+        let selectable = version.and_then(|version| version.get("selectableFields")?.as_array());
+        let path = |field: &Value| Some(field.get("jsonPath")?.as_str()?.trim_start_matches('.').to_owned());
+        let selectable_fields = selectable.into_iter().flatten().filter_map(path).collect();
+        let list_kind = resource.list_gvk.kind.clone();
+        all.push(CustomResource { resource: row, list_kind, schema, selectable_fields });
     }
     all.sort_by(|a, b| {
         (&a.resource.group_version, &a.resource.resource).cmp(&(&b.resource.group_version, &b.resource.resource))
