@@ -45,6 +45,7 @@ pub mod serve;
 mod server;
 mod sha256;
 mod start;
+mod upkeep;
 pub mod validation;
 pub mod warnings;
 mod zpages;

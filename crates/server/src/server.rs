@@ -38,7 +38,7 @@ use crate::{
     registry::Registry,
     road,
     serve::InFlight,
-    start,
+    start, upkeep,
     zpages::ZPages,
 };
 
@@ -93,6 +93,8 @@ pub struct Config {
     pub audit: Option<audit::Recording>,
     /// Who the server is to kubelets; nobody, unless it is said.
     pub kubelet_client: Option<KubeletClient>,
+    /// Whether the server keeps a lease that says that it is alive. One inside of something else needs none.
+    pub identity_lease: bool,
     /// How the server was started, as `/flagz` tells it.
     pub flags: BTreeMap<String, String>,
 }
@@ -122,6 +124,7 @@ impl Default for Config {
             proxy_client: None,
             audit: None,
             kubelet_client: None,
+            identity_lease: false,
             flags: BTreeMap::new(),
         }
     }
@@ -190,6 +193,7 @@ impl Server {
         start::follow_service_cidrs(&registry, &allocator, &mut tasks).await?;
         start::aggregate_cluster_roles(&registry, &mut tasks).await?;
         start::follow_flow_schemas(&registry, &mut tasks).await?;
+        upkeep::start(&registry, &allocator, &config, &mut tasks);
 
         let authorizer = authorizer(&config.authorization, &rbac, &node);
         let mut plugins =
