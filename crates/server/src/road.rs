@@ -22,6 +22,7 @@ use crate::{
         call::{Call, header, wishes},
         form::{Form, Wishes, answer},
     },
+    health::Health,
     http::{Body, Request, Response},
     impersonation,
     metrics::{self, RequestLabels},
@@ -304,6 +305,9 @@ impl Asked<'_> {
         let wishes = wishes(&headers, url.query, query);
         let fail = |status: &Status| Form::plain(wishes).status(status);
         if !info.is_resource_request {
+            if Health::is_asked(&info.path) {
+                server.store_check.ask().await;
+            }
             return documents(server, parts, info, url, wishes);
         }
         if let Some(extension) = server.extensions.get(&info.api_group, &info.api_version) {
