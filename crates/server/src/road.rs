@@ -3,7 +3,7 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use capstan_api::{
-    GroupVersionResource, Status, Value, builtin, json,
+    GroupVersionResource, Status, builtin,
     selector::{FieldSelector, Selector},
 };
 use http::{HeaderValue, Method, StatusCode, header, request::Parts};
@@ -16,7 +16,7 @@ use crate::{
         unauthorized,
     },
     authorization::{Attributes, SYSTEM_MASTERS, UserInfo, forbidden},
-    custom, extension,
+    extension,
     handlers::{
         self,
         call::{Call, header, wishes},
@@ -26,7 +26,6 @@ use crate::{
     http::{Body, Request, Response},
     impersonation,
     metrics::{self, RequestLabels},
-    openapi::CustomResource,
     registry::{Resource, live},
     request::{
         Endpoint, Query, RequestInfo, Url,
@@ -418,7 +417,7 @@ fn documents(server: &Inner, parts: &Parts, info: &RequestInfo, url: &Url<'_>, w
                 return response;
             }
             if path.starts_with("/openapi") {
-                server.openapi.set_custom(custom_documents(server));
+                server.openapi.follow(&server.registry);
             }
             if let Some(response) = server.openapi.answer(path, wishes.query, &parts.headers, now) {
                 return response;
@@ -475,34 +474,6 @@ fn documents(server: &Inner, parts: &Parts, info: &RequestInfo, url: &Url<'_>, w
     }
     let json = document.json.slice(..document.json.len() - usize::from(document.json.ends_with(b"\n")));
     Form::plain(wishes).write(200, json)
-}
-
-/// What OpenAPI says of custom resources: put together when somebody asks, and rendered only if it has changed.
-fn custom_documents(server: &Inner) -> Vec<CustomResource> {
-    let mut all = Vec::new();
-    for resource in server.registry.custom() {
-        let Some(served) = resource.as_custom() else { continue };
-        let definition = served.definition();
-        let rows = custom::controller::rows(definition);
-        let Some(row) = rows.into_iter().find(|row| row.group_version.version == resource.gvk.version) else {
-            continue;
-        };
-        let crd = json::parse(&definition.source().json).ok();
-        let versions = crd.as_ref().and_then(|crd| crd.get("spec")?.get("versions")?.as_array());
-        let is_it =
-            |version: &&Value| version.get("name").and_then(Value::as_str) == Some(resource.gvk.version.as_str());
-        let version = versions.and_then(|versions| versions.iter().find(is_it));
-        let schema = version.and_then(|version| version.get("schema")?.get("openAPIV3Schema")).cloned();
-        let selectable = version.and_then(|version| version.get("selectableFields")?.as_array());
-        let path = |field: &Value| Some(field.get("jsonPath")?.as_str()?.trim_start_matches('.').to_owned());
-        let selectable_fields = selectable.into_iter().flatten().filter_map(path).collect();
-        let list_kind = resource.list_gvk.kind.clone();
-        all.push(CustomResource { resource: row, list_kind, schema, selectable_fields });
-    }
-    all.sort_by(|a, b| {
-        (&a.resource.group_version, &a.resource.resource).cmp(&(&b.resource.group_version, &b.resource.resource))
-    });
-    all
 }
 
 /// What others need to check the tokens of service accounts.

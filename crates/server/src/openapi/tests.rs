@@ -408,3 +408,27 @@ fn schemas_of_custom_resources_are_published_as_upstream_does() {
     let v2 = json::parse(&ask(&open_api, "/openapi/v2", &[]).2).unwrap();
     assert_eq!(v2.get("definitions").unwrap().get(name).unwrap().get("properties"), None);
 }
+
+#[test]
+fn a_change_remakes_only_its_own_document() {
+    let open_api = OpenApi::new();
+    let other = |group: &'static str| {
+        let mut custom = cron_tab(SCHEMA);
+        custom.resource.group_version = GroupVersion::from_static(group, "v1");
+        custom
+    };
+    let document = |group: &str| {
+        let path = format!("apis/{group}/v1");
+        open_api.snapshot().v3.get(&path).cloned().unwrap_or_default()
+    };
+    open_api.set_custom(vec![other("a.example.com"), other("b.example.com")]);
+    ask(&open_api, "/openapi/v3", &[]);
+    let (a, b) = (document("a.example.com"), document("b.example.com"));
+    assert!(a.get().is_some() && b.get().is_some());
+    let changed = CustomResource { selectable_fields: vec!["spec.color".to_owned()], ..other("b.example.com") };
+    open_api.set_custom(vec![other("a.example.com"), changed, other("c.example.com")]);
+    assert!(Arc::ptr_eq(&a, &document("a.example.com")));
+    assert!(!Arc::ptr_eq(&b, &document("b.example.com")));
+    open_api.set_custom(Vec::new());
+    assert!(document("a.example.com").get().is_none());
+}
