@@ -367,6 +367,7 @@ impl Asked<'_> {
             body,
             resource,
             warnings,
+            annotations: Vec::new(),
             closing: parts.extensions.get::<ShutdownSignal>().cloned(),
             // Watches have their own way to take it over.
             on_upgrade: if info.verb == "watch" { None } else { parts.extensions.remove() },
@@ -379,6 +380,7 @@ impl Asked<'_> {
             Ok(response) => response,
             Err(status) => fail(&status),
         };
+        record.annotated(&call.annotations);
         let mut told = Warnings::default();
         call.warnings.iter().for_each(|warning| told.add(warning));
         told.write(response.headers_mut());

@@ -82,6 +82,13 @@ impl Record {
         }
     }
 
+    /// What admission has to note.
+    pub(crate) fn annotated(&mut self, annotations: &[(&str, String)]) {
+        if let Some(open) = &mut self.0 {
+            annotations.iter().for_each(|(key, value)| open.event.annotate(key, value));
+        }
+    }
+
     /// What the client has sent.
     pub(crate) fn sent(&mut self, headers: &HeaderMap, body: &[u8]) {
         if let Some(open) = &mut self.0

@@ -193,3 +193,26 @@ async fn nobody_writes_events_of_their_own() {
     ask(&server, request("POST", CONFIG_MAPS, &[("content-type", "application/yaml")], yaml)).await;
     assert_eq!(text(&lines.take()[1], "objectRef.name"), "b");
 }
+
+#[tokio::test]
+async fn what_admission_notes() {
+    let (server, lines) = server().await;
+    let json = &[("content-type", "application/json")];
+    let namespace = r#"{"metadata":{"name":"ns","labels":{"pod-security.kubernetes.io/audit":"baseline",
+        "pod-security.kubernetes.io/enforce":"baseline","pod-security.kubernetes.io/enforce-version":"v1.30"}}}"#;
+    ask(&server, request("POST", "/api/v1/namespaces", json, namespace)).await;
+    let account = r#"{"metadata":{"name":"default"}}"#;
+    ask(&server, request("POST", "/api/v1/namespaces/ns/serviceaccounts", json, account)).await;
+    lines.take();
+    let pod = r#"{"metadata":{"name":"p"},"spec":{"hostNetwork":true,"containers":[{"name":"c","image":"i"}]}}"#;
+    let response = ask(&server, request("POST", "/api/v1/namespaces/ns/pods?dryRun=All", json, pod)).await;
+    assert_eq!(response.status(), 403);
+    let events = lines.take();
+    let noted = |key: &str| {
+        let annotations = events[1].get("annotations").unwrap();
+        annotations.get(&format!("pod-security.kubernetes.io/{key}")).and_then(Value::as_str).unwrap_or_default()
+    };
+    assert_eq!(noted("enforce-policy"), "baseline:v1.30");
+    let words = r#"would violate PodSecurity "baseline:latest": host namespaces (hostNetwork=true)"#;
+    assert_eq!(noted("audit-violations"), words);
+}

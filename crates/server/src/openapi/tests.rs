@@ -384,7 +384,7 @@ fn schemas_of_custom_resources_are_published_as_upstream_does() {
     open_api.set_custom(vec![CustomResource { selectable_fields, ..cron_tab(RICH_SCHEMA) }]);
     let schema = |path: &str, keys: &[&str]| {
         let document = json::parse(&ask(&open_api, path, &[]).2).unwrap();
-        keys.iter().fold(document, |value, key| value.get(*key).unwrap().clone())
+        keys.iter().fold(document, |value, key| value.get(key).unwrap().clone())
     };
     let name = "com.example.stable.v1.CronTab";
     let v3 = schema("/openapi/v3/apis/stable.example.com/v1", &["components", "schemas", name]);
