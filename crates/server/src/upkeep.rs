@@ -1,14 +1,19 @@
 //! The server's own objects, which it keeps up as long as it runs: whoever deletes or changes one has it back soon.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
-use capstan_api::{GroupResource, MicroTime, Status, Value};
+use capstan_api::{GroupResource, MicroTime, Status, Value, json};
 use capstan_storage::Op;
 use tokio::task::JoinSet;
 
 use crate::{
     allocation::{Allocator, ServiceCidr},
-    bootstrap::{self, IDENTITY_RENEW_SECONDS, RequestHeader},
+    bootstrap::{self, ADVERTISED, IDENTITY, IDENTITY_RENEW_SECONDS, RequestHeader},
+    cache::Object,
     objects::Objects as _,
     registry::{Registry, encode},
     server::Config,
@@ -19,6 +24,8 @@ use crate::{
 const OFTEN: Duration = Duration::from_secs(IDENTITY_RENEW_SECONDS);
 /// Every so many times it also looks after what all servers share: each minute.
 const SELDOM: u64 = 6;
+/// How long after its last sign of life a server is among the endpoints.
+const ALIVE: capstan_api::Duration = capstan_api::Duration(15_000_000_000);
 /// What all servers share and keep up.
 const SHARED: [&str; 3] = ["Namespace", "FlowSchema", "PriorityLevelConfiguration"];
 
@@ -61,7 +68,7 @@ impl Own {
         let tracking = config_map(bootstrap::TOKEN_TRACKING);
         objects.extend(bootstrap::token_tracking(tracking.as_ref(), registry.now()));
         let old = existing(registry, &ENDPOINTS, "default", bootstrap::KUBERNETES).map(|(value, _)| value);
-        let new = bootstrap::kubernetes_endpoints(old.as_ref(), &[self.address], self.port);
+        let new = bootstrap::kubernetes_endpoints(old.as_ref(), &self.alive(registry), self.port);
         if let Some(endpoints) = new.as_ref().or(old.as_ref()) {
             let slice = existing(registry, &ENDPOINT_SLICES, "default", bootstrap::KUBERNETES).map(|(value, _)| value);
             objects.extend(with_fields(
@@ -72,6 +79,22 @@ impl Own {
         }
         objects.extend(new);
         objects.into_iter().map(|object| put(registry, object, &registry.ids.uid())).collect()
+    }
+
+    /// Where the servers of this store are that are alive: this one, and those whose leases say so.
+    fn alive(&self, registry: &Registry) -> Vec<IpAddr> {
+        let now = registry.now();
+        let is_server = |lease: &Object| lease.labels.iter().any(|(key, value)| (&**key, &**value) == IDENTITY);
+        let address = |lease: &Object| -> Option<IpAddr> {
+            let lease = json::parse(&lease.json).ok()?;
+            let renewed: MicroTime = lease.get("spec")?.get("renewTime")?.as_str()?.parse().ok()?;
+            let address = lease.get("metadata")?.get("annotations")?.get(ADVERTISED)?.as_str()?;
+            let address: SocketAddr = address.parse().ok()?;
+            (now.since(renewed.0) <= ALIVE).then_some(address.ip())
+        };
+        let leases = registry.list(&LEASES, "kube-system");
+        let others = leases.iter().filter(|lease| is_server(lease)).filter_map(|lease| address(lease));
+        std::iter::once(self.address).chain(others).collect()
     }
 
     /// The service of the server itself, if it is missing.
@@ -94,7 +117,7 @@ impl Own {
 
     /// The lease by which others see that this server is alive. `run` tells this start of it from others.
     fn lease(&self, registry: &Registry, run: &str) -> Result<Write, Status> {
-        let advertised = std::net::SocketAddr::new(self.address, self.port).to_string();
+        let advertised = SocketAddr::new(self.address, self.port).to_string();
         let lease = bootstrap::identity_lease(&self.hostname, run, &advertised, MicroTime(registry.now()));
         let old = existing(registry, &LEASES, "kube-system", &bootstrap::server_id(&self.hostname));
         let lease = with_fields(old.map(|(value, _)| value), lease.clone(), &["spec"]).unwrap_or(lease);
@@ -171,9 +194,54 @@ mod tests {
         panic!("{path} is not remade");
     }
 
+    fn clock() -> ManualClock {
+        ManualClock::at("2026-11-16T01:00:00Z".parse::<capstan_clock::Timestamp>().unwrap())
+    }
+
+    /// Servers of one store do not take the endpoints from each other.
+    #[tokio::test]
+    async fn all_servers_that_are_alive_are_endpoints() {
+        let (clock, store) = (clock(), Arc::new(Memory::new(Options::default())));
+        let start = async |number: u8| {
+            let config = Config {
+                clock: Arc::new(clock.clone()),
+                identity_lease: true,
+                advertise_address: IpAddr::from([192, 0, 2, number]),
+                hostname: format!("host-{number}"),
+                ..Config::default()
+            };
+            Server::start(Arc::<Memory>::clone(&store), config).await.unwrap()
+        };
+        let (first, second) = (start(1).await, start(2).await);
+        let endpoints = || {
+            let found = existing(&first.inner().registry, &ENDPOINTS, "default", bootstrap::KUBERNETES);
+            found.map_or_else(String::new, |(value, _)| json::to_string(value.get("subsets").unwrap()))
+        };
+        let both = async |expected: bool| {
+            for _ in 0..1000 {
+                if endpoints().contains("192.0.2.1") && endpoints().contains("192.0.2.2") == expected {
+                    return;
+                }
+                clock.advance(Duration::from_secs(1));
+                tokio::task::yield_now().await;
+            }
+            panic!("{}", endpoints());
+        };
+        both(true).await;
+        for _ in 0..100 {
+            clock.advance(Duration::from_secs(1));
+            for _ in 0..20 {
+                tokio::task::yield_now().await;
+            }
+            assert!(endpoints().contains("192.0.2.1") && endpoints().contains("192.0.2.2"), "{}", endpoints());
+        }
+        drop(second);
+        both(false).await;
+    }
+
     #[tokio::test]
     async fn what_is_deleted_comes_back() {
-        let clock = ManualClock::at("2026-11-16T01:00:00Z".parse::<capstan_clock::Timestamp>().unwrap());
+        let clock = clock();
         let config = Config { clock: Arc::new(clock.clone()), identity_lease: true, ..Config::default() };
         let server = Server::start(Arc::new(Memory::new(Options::default())), config).await.unwrap();
         for path in [
