@@ -47,6 +47,7 @@ mod sha256;
 mod start;
 #[cfg(test)]
 mod testing;
+mod upkeep;
 pub mod validation;
 pub mod warnings;
 mod zpages;

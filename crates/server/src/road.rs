@@ -2,31 +2,30 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use capstan_api::{
-    GroupVersionResource, Status, Value, builtin, json,
+    GroupVersionResource, Status, builtin,
     selector::{FieldSelector, Selector},
 };
 use http::{HeaderValue, Method, StatusCode, header, request::Parts};
 
 use crate::{
     aggregation::Forwarded,
-    audit::{self, AUDIT_ID, Stage, audit_id},
+    audit::{self, AUDIT_ID, Record, audit_id},
     authentication::{
         JWKS_CONTENT_TYPE, JWKS_PATH, MAX_AGE_SECONDS, OPENID_CONFIG_PATH, OpenIdDocuments, PeerCertificates,
         unauthorized,
     },
-    authorization::{Attributes, Decision, SYSTEM_MASTERS, UserInfo, forbidden},
-    custom, extension,
+    authorization::{Attributes, SYSTEM_MASTERS, UserInfo, forbidden},
+    extension,
     handlers::{
         self,
         call::{Call, header, wishes},
         form::{Form, Wishes, answer},
     },
+    health::Health,
     http::{Body, Request, Response},
     impersonation,
     metrics::{self, RequestLabels},
-    openapi::CustomResource,
     registry::{Resource, live},
     request::{
         Endpoint, Query, RequestInfo, Url,
@@ -34,8 +33,8 @@ use crate::{
     },
     routes,
     serve::{
-        Load, PeerInfo, ShutdownSignal, catch_panic, gzip, limits::REQUEST_TIMEOUT, plain_text, read_body, websocket,
-        with_timeout,
+        Load, PeerInfo, ShutdownSignal, caught, gzip, limits::REQUEST_TIMEOUT, panicked, plain_text, read_body,
+        websocket, with_timeout,
     },
     server::Inner,
     warnings::Warnings,
@@ -49,17 +48,25 @@ pub struct InProcessUser(pub UserInfo);
 pub(crate) async fn answer_request(server: &Arc<Inner>, request: Request) -> Response {
     let (mut parts, body) = request.into_parts();
     let id = audit_id(&parts.headers, &*server.registry.ids);
+    let mut record = Record::default();
     // Pinned here and handed on by reference: what is handed on by value is kept twice in the state of the task.
-    let mut response = {
-        let walking = pin!(walk(server, &mut parts, body, &id));
-        catch_panic(walking).await
+    let walked = {
+        let walking = pin!(walk(server, &mut parts, body, &id, &mut record));
+        caught(walking).await
+    };
+    let mut response = match walked {
+        Ok(response) => record.complete(response),
+        Err(panic) => {
+            record.panicked(&panic);
+            panicked()
+        }
     };
     response.headers_mut().insert(AUDIT_ID, id);
     gzip(&parts.headers, response)
 }
 
 /// From the outside in: request info, deadline, authentication, impersonation, limits, authorization, and the handler.
-async fn walk(server: &Arc<Inner>, parts: &mut Parts, body: Body, id: &HeaderValue) -> Response {
+async fn walk(server: &Arc<Inner>, parts: &mut Parts, body: Body, id: &HeaderValue, record: &mut Record) -> Response {
     let target = parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str).to_owned();
     let url = match Url::parse(&target) {
         Ok(url) => url,
@@ -76,10 +83,10 @@ async fn walk(server: &Arc<Inner>, parts: &mut Parts, body: Body, id: &HeaderVal
         Err(error) => return plain_text(StatusCode::INTERNAL_SERVER_ERROR, error.body()),
     };
     let load = Load::of(&info);
-    let asked = Asked { server, info: &info, url: &url, query: &query, load, id };
+    let asked = Asked { server, info: &info, url: &url, query: &query, load, id, target: &target };
     let mut response = match asked.timeout() {
-        Ok(timeout) => asked.authorized(parts, body, &target, timeout).await,
-        Err(status) => Form::plain(wishes(&parts.headers, url.query, &query)).status(&status),
+        Ok(timeout) => asked.authorized(parts, body, timeout, record).await,
+        Err(status) => asked.refuse(parts, &status, record),
     };
     // Whoever answers may say something else.
     let keep = response.headers_mut().entry(header::CACHE_CONTROL);
@@ -102,31 +109,43 @@ impl Asked<'_> {
     }
 
     /// Who asks, whether they may, and the answer.
-    async fn authorized(&self, parts: &mut Parts, body: Body, target: &str, timeout: Option<Duration>) -> Response {
-        let Asked { server, info, url, query, load, id } = *self;
+    async fn authorized(
+        &self,
+        parts: &mut Parts,
+        body: Body,
+        timeout: Option<Duration>,
+        record: &mut Record,
+    ) -> Response {
+        let Asked { server, info, query, load, .. } = *self;
         let began = server.registry.clock.monotonic();
         let mut warnings = Vec::new();
-        let fail =
-            |parts: &Parts, status: &Status| Form::plain(wishes(&parts.headers, url.query, query)).status(status);
         let refuse = |parts: &Parts, status: &Status| {
-            let mut response = fail(parts, status);
+            let mut response = self.fail(parts, status);
             response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
             response
         };
         let user = match authenticate(server, parts, &mut warnings) {
             Ok(user) => user,
-            Err(status) => return fail(parts, &status),
-        };
-        let user = match impersonated(server, parts, info, user) {
-            Ok(user) => user,
-            Err(status) => return refuse(parts, &status),
+            Err(status) => return self.refuse(parts, &status, record),
         };
         let selectors = Selectors::of(info);
-        let attributes = attributes(info, &user, &selectors);
-        let mut record = match Record::begin(server, parts, &attributes, target, id) {
-            Ok(record) => record,
-            Err(status) => return fail(parts, &status),
+        *record = self.record(parts, &attributes(info, &user, &selectors));
+        if let Err(status) = record.received() {
+            return self.fail(parts, &status);
+        }
+        let user = match impersonated(server, parts, &attributes(info, &user, &selectors)) {
+            Ok(None) => user,
+            Ok(Some(impersonated)) => {
+                record.impersonated(&impersonated);
+                impersonated.user
+            }
+            Err(status) => {
+                let response = refuse(parts, &status);
+                record.answered(&response);
+                return response;
+            }
         };
+        let attributes = attributes(info, &user, &selectors);
         // What takes long is in nobody's queue, except that watches begin there.
         let queued = load != Load::LongRunning || info.verb == "watch";
         let flow = queued.then(|| server.flow_control.classify(&attributes)).flatten();
@@ -138,14 +157,14 @@ impl Asked<'_> {
             Ok(_) if !decision.is_allowed() => refuse(parts, &forbidden(&attributes, decision.reason())),
             Ok(_permit) => {
                 let clock = Arc::clone(&server.registry.clock);
-                let answer = pin!(self.answer(parts, body, &user, warnings));
+                let answer = pin!(self.answer(parts, body, &user, warnings, record));
                 match timeout {
                     None => answer.await,
                     Some(timeout) => with_timeout(&*clock, timeout, answer).await,
                 }
             }
         };
-        record.answered(server, &mut response, load);
+        record.answered(&response);
         if let Some(flow) = flow {
             flow.write(response.headers_mut());
         }
@@ -159,60 +178,32 @@ impl Asked<'_> {
         }
         response
     }
-}
 
-/// What audit has to say of a request; nothing unless there is a policy that asks for it.
-#[derive(Default)]
-struct Record(Option<audit::Event>);
+    fn fail(&self, parts: &Parts, status: &Status) -> Response {
+        Form::plain(wishes(&parts.headers, self.url.query, self.query)).status(status)
+    }
 
-/// The body of a request, kept for audit.
-#[derive(Clone)]
-struct SentBody(Bytes);
+    /// Answers somebody of whom nothing is known.
+    fn refuse(&self, parts: &Parts, status: &Status, record: &mut Record) -> Response {
+        let response = self.fail(parts, status);
+        *record = self.record(parts, &attributes(self.info, &UserInfo::default(), &Selectors::of(self.info)));
+        record.refused(&response);
+        response
+    }
 
-impl Record {
-    fn begin(
-        server: &Inner,
-        parts: &Parts,
-        attributes: &Attributes<'_>,
-        uri: &str,
-        id: &HeaderValue,
-    ) -> Result<Self, Status> {
-        let Some(audit) = &server.audit else { return Ok(Record(None)) };
+    /// Begins what audit has to say of the request.
+    fn record(&self, parts: &Parts, attributes: &Attributes<'_>) -> Record {
+        let Some(audit) = &self.server.audit else { return Record::default() };
         let peer = parts.extensions.get::<PeerInfo>().map(|peer| peer.address.ip());
         let request = audit::Request {
-            id,
-            uri,
+            id: self.id,
+            uri: self.target,
             source_ips: &audit::source_ips(&parts.headers, peer),
             user_agent: &audit::user_agent(&parts.headers),
-            received: server.registry.now(),
+            received: self.server.registry.now(),
             attributes,
         };
-        let Some(mut event) = audit.begin(&request) else { return Ok(Record(None)) };
-        audit.write(&mut event, Stage::RequestReceived).map_err(Status::internal_error)?;
-        Ok(Record(Some(event)))
-    }
-
-    fn decided(&mut self, decision: &Decision) {
-        if let Some(event) = &mut self.0 {
-            event.decision(decision.is_allowed(), decision.reason());
-        }
-    }
-
-    /// Writes down how it went. It is too late to refuse the request if that fails.
-    fn answered(&mut self, server: &Inner, response: &mut Response, load: Load) {
-        let (Some(event), Some(audit)) = (&mut self.0, &server.audit) else { return };
-        if let Some(SentBody(body)) = response.extensions_mut().remove::<SentBody>() {
-            match json::parse(&body) {
-                Ok(Value::Object(object)) => event.request_object(&object, || body.to_vec()),
-                _ => event.request_patch(&body),
-            }
-        }
-        event.code(response.status().as_u16());
-        if let Body::Slices(slices) = response.body() {
-            event.response_object(|| slices.iter().flat_map(|slice| slice.iter().copied()).collect());
-        }
-        let streams = load == Load::LongRunning && response.status().is_success();
-        let _ = audit.write(event, if streams { Stage::ResponseStarted } else { Stage::ResponseComplete });
+        Record::new(audit, &request, self.load == Load::LongRunning)
     }
 }
 
@@ -236,13 +227,16 @@ fn authenticate(server: &Inner, parts: &mut Parts, warnings: &mut Vec<String>) -
     Ok(user)
 }
 
-/// As whom somebody asks.
-fn impersonated(server: &Inner, parts: &mut Parts, info: &RequestInfo, user: UserInfo) -> Result<UserInfo, Status> {
-    let Some(wanted) = impersonation::wanted_user(&parts.headers)? else { return Ok(user) };
-    let selectors = Selectors::of(info);
-    let impersonated = impersonation::impersonate(&wanted, &attributes(info, &user, &selectors), &*server.authorizer)?;
+/// As whom somebody asks; `None` if as themselves.
+fn impersonated(
+    server: &Inner,
+    parts: &mut Parts,
+    attributes: &Attributes<'_>,
+) -> Result<Option<impersonation::Impersonated>, Status> {
+    let Some(wanted) = impersonation::wanted_user(&parts.headers)? else { return Ok(None) };
+    let impersonated = impersonation::impersonate(&wanted, attributes, &*server.authorizer)?;
     impersonation::strip(&mut parts.headers);
-    Ok(impersonated.user)
+    Ok(Some(impersonated))
 }
 
 /// The selectors of a request, for those who decide by them.
@@ -286,11 +280,20 @@ struct Asked<'a> {
     query: &'a Query<'a>,
     load: Load,
     id: &'a HeaderValue,
+    /// Path and query as they were sent.
+    target: &'a str,
 }
 
 impl Asked<'_> {
     /// Answers somebody who may ask.
-    async fn answer(&self, parts: &mut Parts, body: Body, user: &UserInfo, warnings: Vec<String>) -> Response {
+    async fn answer(
+        &self,
+        parts: &mut Parts,
+        body: Body,
+        user: &UserInfo,
+        warnings: Vec<String>,
+        record: &mut Record,
+    ) -> Response {
         let Asked { server, info, url, query, id, .. } = *self;
         let elsewhere = server.aggregator.remote_for(info).or_else(|| server.aggregator.openapi_for(&info.path));
         if let Some(remote) = elsewhere {
@@ -301,6 +304,9 @@ impl Asked<'_> {
         let wishes = wishes(&headers, url.query, query);
         let fail = |status: &Status| Form::plain(wishes).status(status);
         if !info.is_resource_request {
+            if Health::is_asked(&info.path) {
+                server.store_check.ask().await;
+            }
             return documents(server, parts, info, url, wishes);
         }
         if let Some(extension) = server.extensions.get(&info.api_group, &info.api_version) {
@@ -347,7 +353,9 @@ impl Asked<'_> {
             Err(status) => return fail(&status),
         };
         let method = parts.method.clone();
-        let sent = (server.audit.is_some() && !body.is_empty()).then(|| SentBody(body.clone()));
+        if !body.is_empty() {
+            record.sent(&headers, &body);
+        }
         let mut call = Call {
             server,
             info,
@@ -359,6 +367,7 @@ impl Asked<'_> {
             body,
             resource,
             warnings,
+            annotations: Vec::new(),
             closing: parts.extensions.get::<ShutdownSignal>().cloned(),
             // Watches have their own way to take it over.
             on_upgrade: if info.verb == "watch" { None } else { parts.extensions.remove() },
@@ -371,12 +380,10 @@ impl Asked<'_> {
             Ok(response) => response,
             Err(status) => fail(&status),
         };
+        record.annotated(&call.annotations);
         let mut told = Warnings::default();
         call.warnings.iter().for_each(|warning| told.add(warning));
         told.write(response.headers_mut());
-        if let Some(sent) = sent {
-            response.extensions_mut().insert(sent);
-        }
         response
     }
 }
@@ -412,7 +419,7 @@ fn documents(server: &Inner, parts: &Parts, info: &RequestInfo, url: &Url<'_>, w
                 return response;
             }
             if path.starts_with("/openapi") {
-                server.openapi.set_custom(custom_documents(server));
+                server.openapi.follow(&server.registry);
             }
             if let Some(response) = server.openapi.answer(path, wishes.query, &parts.headers, now) {
                 return response;
@@ -469,30 +476,6 @@ fn documents(server: &Inner, parts: &Parts, info: &RequestInfo, url: &Url<'_>, w
     }
     let json = document.json.slice(..document.json.len() - usize::from(document.json.ends_with(b"\n")));
     Form::plain(wishes).write(200, json)
-}
-
-/// What OpenAPI says of custom resources: put together when somebody asks, and rendered only if it has changed.
-fn custom_documents(server: &Inner) -> Vec<CustomResource> {
-    let mut all = Vec::new();
-    for resource in server.registry.custom() {
-        let Some(served) = resource.as_custom() else { continue };
-        let definition = served.definition();
-        let rows = custom::controller::rows(definition);
-        let Some(row) = rows.into_iter().find(|row| row.group_version.version == resource.gvk.version) else {
-            continue;
-        };
-        let crd = json::parse(&definition.source().json).ok();
-        let versions = crd.as_ref().and_then(|crd| crd.get("spec")?.get("versions")?.as_array());
-        let is_it =
-            |version: &&Value| version.get("name").and_then(Value::as_str) == Some(resource.gvk.version.as_str());
-        let version = versions.and_then(|versions| versions.iter().find(is_it));
-        let schema = version.and_then(|version| version.get("schema")?.get("openAPIV3Schema")).cloned();
-        all.push(CustomResource { resource: row, list_kind: resource.list_gvk.kind.clone(), schema });
-    }
-    all.sort_by(|a, b| {
-        (&a.resource.group_version, &a.resource.resource).cmp(&(&b.resource.group_version, &b.resource.resource))
-    });
-    all
 }
 
 /// What others need to check the tokens of service accounts.

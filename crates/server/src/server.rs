@@ -29,7 +29,7 @@ use crate::{
     extension::Extensions,
     flowcontrol::FlowControl,
     handlers::connect::KubeletClient,
-    health::{Endpoint, Health},
+    health::{Endpoint, Health, StoreCheck},
     http::{Request, Response},
     index,
     metrics::Metrics,
@@ -38,9 +38,42 @@ use crate::{
     registry::Registry,
     road,
     serve::InFlight,
-    start,
+    start, upkeep,
     zpages::ZPages,
 };
+
+/// The steps of a start under the names that are asked for, in upstream's order.
+const START_STEPS: [&str; 29] = [
+    "start-apiserver-admission-initializer",
+    "generic-apiserver-start-informers",
+    "priority-and-fairness-config-consumer",
+    "priority-and-fairness-filter",
+    "storage-object-count-tracker-hook",
+    "start-apiextensions-informers",
+    "start-apiextensions-controllers",
+    "crd-informer-synced",
+    "start-system-namespaces-controller",
+    "peer-endpoint-reconciler-controller",
+    "start-cluster-authentication-info-controller",
+    "start-kube-apiserver-identity-lease-controller",
+    "start-kube-apiserver-identity-lease-garbage-collector",
+    "storage-readiness",
+    "start-legacy-token-tracking-controller",
+    "start-service-ip-repair-controllers",
+    "rbac/bootstrap-roles",
+    "scheduling/bootstrap-system-priority-classes",
+    "priority-and-fairness-config-producer",
+    "bootstrap-controller",
+    "start-kubernetes-service-cidr-controller",
+    "start-kube-aggregator-informers",
+    "apiservice-status-local-available-controller",
+    "apiservice-status-remote-available-controller",
+    "apiservice-registration-controller",
+    "apiservice-discovery-controller",
+    "kube-apiserver-autoregistration",
+    "apiservice-openapi-controller",
+    "apiservice-openapiv3-controller",
+];
 
 /// Who decides what may be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +126,8 @@ pub struct Config {
     pub audit: Option<audit::Recording>,
     /// Who the server is to kubelets; nobody, unless it is said.
     pub kubelet_client: Option<KubeletClient>,
+    /// Whether the server keeps a lease that says that it is alive. One inside of something else needs none.
+    pub identity_lease: bool,
     /// How the server was started, as `/flagz` tells it.
     pub flags: BTreeMap<String, String>,
 }
@@ -122,6 +157,7 @@ impl Default for Config {
             proxy_client: None,
             audit: None,
             kubelet_client: None,
+            identity_lease: false,
             flags: BTreeMap::new(),
         }
     }
@@ -146,8 +182,9 @@ pub(crate) struct Inner {
     pub(crate) allocator: Allocator,
     pub(crate) flow_control: Arc<FlowControl>,
     pub(crate) health: Health,
+    pub(crate) store_check: Arc<StoreCheck>,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) audit: Option<Audit>,
+    pub(crate) audit: Option<Arc<Audit>>,
     kubelet_client: OnceLock<KubeletClient>,
     pub(crate) zpages: ZPages,
 }
@@ -175,6 +212,7 @@ impl Server {
     /// When the store cannot be read or written, or the configuration makes no sense.
     pub async fn start(store: SharedStore, mut config: Config) -> Result<Self, StartError> {
         let (clock, ids) = (Arc::clone(&config.clock), Arc::clone(&config.ids));
+        let store_check = Arc::new(StoreCheck::new(Arc::clone(&store), Arc::clone(&clock)));
         let registry = Arc::new(Registry::start(store, Arc::clone(&clock), Arc::clone(&ids), config.event_ttl));
         registry.filled().await?;
         let allocator = Allocator::new(&config.services, Arc::clone(&ids));
@@ -190,6 +228,7 @@ impl Server {
         start::follow_service_cidrs(&registry, &allocator, &mut tasks).await?;
         start::aggregate_cluster_roles(&registry, &mut tasks).await?;
         start::follow_flow_schemas(&registry, &mut tasks).await?;
+        upkeep::start(&registry, &allocator, &config, &mut tasks);
 
         let authorizer = authorizer(&config.authorization, &rbac, &node);
         let mut plugins =
@@ -204,12 +243,19 @@ impl Server {
 
         let start_time = crate::metrics::start_time(clock.now());
         let health = Health::new(start_time);
-        health.add("etcd", &Endpoint::ALL, || Ok(()));
+        health.add("loopback-serving-certificate", &[Endpoint::Healthz, Endpoint::Livez], || Ok(()));
+        for (name, endpoints) in [("etcd", &Endpoint::ALL[..]), ("etcd-readiness", &[Endpoint::Readyz])] {
+            let store = Arc::clone(&store_check);
+            health.add(name, endpoints, move || store.last());
+        }
+        // Nobody is answered before all that is read has been read and all steps are done.
         health.add("informer-sync", &[Endpoint::Readyz], || Ok(()));
-        health.start_step("rbac/bootstrap-roles").finish();
-        health.start_step("scheduling/bootstrap-system-priority-classes").finish();
-        health.start_step("priority-and-fairness-config-producer").finish();
-        health.start_step("bootstrap-controller").finish();
+        for name in START_STEPS {
+            health.start_step(name).finish();
+            if name == "kube-apiserver-autoregistration" {
+                health.add("autoregister-completion", &Endpoint::ALL, || Ok(()));
+            }
+        }
         let discovery = Arc::new(Discovery::new(discovery::Config {
             server_address: std::net::SocketAddr::new(config.advertise_address, config.secure_port).to_string(),
             other_paths: index::other_paths(&health),
@@ -223,7 +269,8 @@ impl Server {
         let aggregator = Aggregator::start(parts, proxy_client, &mut tasks).await?;
         let objects = Arc::clone(&registry) as Arc<dyn crate::objects::Objects>;
         let authentication = std::mem::take(&mut config.authentication);
-        let audit = config.audit.take().map(|(policy, sink)| Audit::new(policy, sink, Arc::clone(&clock), &metrics));
+        let recorder = |(policy, sink)| Arc::new(Audit::new(policy, sink, Arc::clone(&clock), &metrics));
+        let audit = config.audit.take().map(recorder);
         let inner = Inner {
             authenticator: Authenticator::new(authentication, objects, clock),
             token_issuer: config.token_issuer.take(),
@@ -241,6 +288,7 @@ impl Server {
             allocator,
             flow_control,
             health,
+            store_check,
             metrics,
             audit,
             zpages: ZPages { started: config.clock.now(), flags: std::mem::take(&mut config.flags) },

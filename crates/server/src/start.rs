@@ -3,7 +3,6 @@
 use std::{
     collections::HashMap,
     future::{Future, poll_fn},
-    net::IpAddr,
     pin::Pin,
     sync::Arc,
     task::Poll,
@@ -28,6 +27,7 @@ use crate::{
     objects::Objects as _,
     registry::{Registry, Stored, encode, live, live::Refused, prepare_for_create},
     server::{Config, StartError},
+    upkeep::Own,
 };
 
 const SERVICES: GroupResource = GroupResource::from_static("", "services");
@@ -39,14 +39,16 @@ const PRIORITY_LEVELS: GroupResource =
 const CLUSTER_ROLES: GroupResource = GroupResource::from_static(GROUP, "clusterroles");
 
 /// A write of the server itself, and whose objects it is about.
-type Write = (Arc<Stored>, Op);
+pub(crate) type Write = (Arc<Stored>, Op);
 
 /// Creates what is missing of what every cluster has, and brings up to date what belongs to the server.
 pub(crate) async fn bootstrap(registry: &Registry, allocator: &Allocator, config: &Config) -> Result<(), StartError> {
+    let own = Own::of(config);
     let mut writes = of_every_cluster(registry).map_err(StartError::Bootstrap)?;
-    writes.extend(of_this_server(registry, config).map_err(StartError::Bootstrap)?);
+    writes.extend(own.objects(registry).map_err(StartError::Bootstrap)?);
     commit_all(registry, writes).await?;
-    let writes = services(registry, allocator, config).map_err(StartError::Bootstrap)?;
+    let mut writes = services(registry, allocator, config).map_err(StartError::Bootstrap)?;
+    writes.extend(own.service(registry, allocator).map_err(StartError::Bootstrap)?);
     commit_all(registry, writes).await
 }
 
@@ -68,7 +70,7 @@ fn of_every_cluster(registry: &Registry) -> Result<Vec<Write>, Status> {
     })
 }
 
-async fn commit_all(registry: &Registry, writes: Vec<Write>) -> Result<(), StartError> {
+pub(crate) async fn commit_all(registry: &Registry, writes: Vec<Write>) -> Result<(), StartError> {
     let mut rest = writes.into_iter().peekable();
     while rest.peek().is_some() {
         let (touched, ops): (Vec<_>, Vec<_>) = rest.by_ref().take(MAX_COMMIT_OPS).unzip();
@@ -84,19 +86,19 @@ async fn commit_all(registry: &Registry, writes: Vec<Write>) -> Result<(), Start
     Ok(())
 }
 
-fn kind_of(object: &Value) -> &str {
+pub(crate) fn kind_of(object: &Value) -> &str {
     object.get("kind").and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Where an object belongs: its resource, namespace and name.
-struct Place {
-    stored: Arc<Stored>,
+pub(crate) struct Place {
+    pub(crate) stored: Arc<Stored>,
     gvk: GroupVersionKind,
-    namespace: Str,
-    name: Str,
+    pub(crate) namespace: Str,
+    pub(crate) name: Str,
 }
 
-fn place(registry: &Registry, object: &Value) -> Result<Place, Status> {
+pub(crate) fn place(registry: &Registry, object: &Value) -> Result<Place, Status> {
     let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
     let gvk = GroupVersionKind::from_api_version_and_kind(text("apiVersion"), text("kind"));
     let stored = builtin::kind(&gvk).and_then(|row| registry.stored(&row.gvr().group_resource())).cloned();
@@ -108,7 +110,7 @@ fn place(registry: &Registry, object: &Value) -> Result<Place, Status> {
     Ok(Place { stored, gvk, namespace: meta("namespace"), name: meta("name") })
 }
 
-fn existing(
+pub(crate) fn existing(
     registry: &Registry,
     resource: &GroupResource,
     namespace: &str,
@@ -119,7 +121,7 @@ fn existing(
 }
 
 /// What has to be written for an object to be there as it should.
-fn ensure(registry: &Registry, expected: Value, uid: &str) -> Result<Option<Write>, Status> {
+pub(crate) fn ensure(registry: &Registry, expected: Value, uid: &str) -> Result<Option<Write>, Status> {
     let at = place(registry, &expected)?;
     let Some((existing, _)) = existing(registry, &at.stored.resource, &at.namespace, &at.name) else {
         return put(registry, expected, uid).map(Some);
@@ -148,7 +150,7 @@ pub(crate) async fn ensure_object(registry: &Registry, expected: Value) -> Resul
 }
 
 /// Writes an object over what is there, or a new one, which gets this uid.
-fn put(registry: &Registry, object: Value, uid: &str) -> Result<Write, Status> {
+pub(crate) fn put(registry: &Registry, object: Value, uid: &str) -> Result<Write, Status> {
     let at = place(registry, &object)?;
     let key = at.stored.key(&at.namespace, &at.name);
     let Some(found) = registry.get(&at.stored.resource, &at.namespace, &at.name) else {
@@ -161,7 +163,7 @@ fn put(registry: &Registry, object: Value, uid: &str) -> Result<Write, Status> {
 }
 
 /// A new object, as a client's would be.
-fn fresh(registry: &Registry, at: &Place, uid: &str, mut object: Value) -> Map {
+pub(crate) fn fresh(registry: &Registry, at: &Place, uid: &str, mut object: Value) -> Map {
     if let Some(schema) = builtin::schema(&at.gvk) {
         builtin::default(&schema, &mut object);
     }
@@ -176,26 +178,7 @@ fn fresh(registry: &Registry, at: &Place, uid: &str, mut object: Value) -> Map {
     object
 }
 
-/// What depends on this server: how others find and trust it.
-fn of_this_server(registry: &Registry, config: &Config) -> Result<Vec<Write>, Status> {
-    let config_maps = GroupResource::from_static("", "configmaps");
-    let config_map = |name: &str| existing(registry, &config_maps, "kube-system", name).map(|(value, _)| value);
-    let mut objects = Vec::new();
-    let trust = config_map(bootstrap::AUTHENTICATION_CONFIG);
-    objects.extend(bootstrap::authentication_config(trust.as_ref(), &config.client_ca, config.request_header.as_ref()));
-    let tracking = config_map(bootstrap::TOKEN_TRACKING);
-    objects.extend(bootstrap::token_tracking(tracking.as_ref(), registry.now()));
-    let endpoints = GroupResource::from_static("", "endpoints");
-    let old = existing(registry, &endpoints, "default", bootstrap::KUBERNETES).map(|(value, _)| value);
-    let servers: [IpAddr; 1] = [config.advertise_address];
-    if let Some(endpoints) = bootstrap::kubernetes_endpoints(old.as_ref(), &servers, config.secure_port) {
-        objects.push(bootstrap::kubernetes_endpoint_slice(&endpoints));
-        objects.push(endpoints);
-    }
-    objects.into_iter().map(|object| put(registry, object, &registry.ids.uid())).collect()
-}
-
-/// The range of services, the addresses that are taken, and the service of the server itself.
+/// The range of services and the addresses that are taken.
 fn services(registry: &Registry, allocator: &Allocator, config: &Config) -> Result<Vec<Write>, Status> {
     let mut writes = Vec::new();
     if registry.get(&SERVICE_CIDRS, "", allocation::DEFAULT_SERVICE_CIDR).is_none() {
@@ -219,18 +202,6 @@ fn services(registry: &Registry, allocator: &Allocator, config: &Config) -> Resu
             let op = Op::delete(stored.key("", &name)).expecting(found.revision);
             writes.push((Arc::clone(stored), op));
         }
-    }
-    if registry.get(&SERVICES, "default", bootstrap::KUBERNETES).is_none() {
-        let service = bootstrap::kubernetes_service(&config.services.primary, config.secure_port);
-        let at = place(registry, &service)?;
-        let mut service = fresh(registry, &at, &registry.ids.uid(), service);
-        let allocation = allocator.allocate(&mut service, None, false).map_err(|status| *status)?;
-        let key = at.stored.key(&at.namespace, &at.name);
-        writes.push((at.stored, Op::create(key, encode(&service))));
-        for address in allocation.created() {
-            writes.push(put(registry, address.into(), &registry.ids.uid())?);
-        }
-        allocation.commit();
     }
     Ok(writes)
 }

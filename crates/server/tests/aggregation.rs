@@ -169,6 +169,10 @@ fn answer(mut request: Request<Incoming>) -> Answer {
         response = Response::new(Either::Right(StreamBody::new(OneEvent(Some(event)))));
     }
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_str(kind).expect("a type"));
+    if request.uri().query() == Some("elsewhere") {
+        *response.status_mut() = StatusCode::FOUND;
+        response.headers_mut().insert(header::LOCATION, HeaderValue::from_static("https://elsewhere.example.com/"));
+    }
     if let Some(protocol) = request.headers().get(header::UPGRADE).cloned() {
         let upgraded = hyper::upgrade::on(&mut request);
         tokio::spawn(async move {
@@ -318,6 +322,11 @@ async fn another_server_answers() {
     assert_eq!(text, format!(r#"{{"asked":"GET {GROUP}/namespaces/a/things?limit=5","for":"{said}"}}"#));
     let (_, text) = ask(&server, Method::POST, &format!("{GROUP}/namespaces/a/things"), "{}").await;
     assert!(text.contains("POST "), "{text}");
+
+    // Nobody is sent elsewhere.
+    let (status, text) = get(&server, &format!("{GROUP}/namespaces/a/things?elsewhere")).await;
+    assert_eq!(status, StatusCode::BAD_GATEWAY);
+    assert_eq!(text, "the backend attempted to redirect this request, which is not permitted");
 
     // A watch is sent on while it goes on.
     let watch = send(&server, Method::GET, &format!("{GROUP}/things?watch=true"), "").await;

@@ -188,6 +188,7 @@ pub(crate) async fn start(flags: &Flags) -> Result<Running, String> {
         proxy_client: front_proxy.shown,
         audit: audit_of(flags, &clock)?,
         kubelet_client: Some(kubelet_client(flags, &pki, &clock)?),
+        identity_lease: true,
         flags: flags.shown(),
         ..Config::default()
     };

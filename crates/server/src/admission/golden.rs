@@ -106,6 +106,7 @@ pub(super) fn run(case: &Case, stored: &Stored, security: &PodSecurity) -> Outco
         options: None,
         objects: stored,
         warnings: &mut warnings,
+        annotations: &mut Vec::new(),
     };
     let plugins: [&dyn Plugin; 2] = [&LimitRanger, security];
     let admitted = plugins.iter().try_for_each(|plugin| plugin.admit(&mut request));

@@ -103,6 +103,8 @@ pub struct Request<'a> {
     pub objects: &'a dyn Objects,
     /// What the client is to be warned of; plugins add to it.
     pub warnings: &'a mut Vec<String>,
+    /// What is to be noted in the audit log, by key; plugins add to it.
+    pub annotations: &'a mut Vec<(&'static str, String)>,
 }
 
 /// One rule of admission.

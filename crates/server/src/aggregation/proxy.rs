@@ -32,6 +32,15 @@ const MAX_DOCUMENT: usize = 32 << 20;
 
 const UNAVAILABLE: &str = "service unavailable";
 
+/// What is answered for a server that sends clients elsewhere: they would follow with what they show to this one.
+fn redirected() -> Response {
+    let text = "the backend attempted to redirect this request, which is not permitted";
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = StatusCode::BAD_GATEWAY;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}
+
 /// A request that another server is to answer.
 pub(crate) struct Forwarded<'a> {
     pub(crate) info: &'a RequestInfo,
@@ -84,6 +93,9 @@ impl Aggregator {
                 return plain_text(StatusCode::SERVICE_UNAVAILABLE, text);
             }
         };
+        if response.status().is_redirection() && response.headers().contains_key(header::LOCATION) {
+            return redirected();
+        }
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             strip_hops(response.headers_mut());
             return response.map(|body| Body::stream(Relay(body)));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use capstan_api::{Map, MicroTime, Status, Time, Value, go, json};
 
 use super::{Config, Level, Request, Stage};
-use crate::{authorization::UserInfo, discovery::json::Json, validation::read};
+use crate::{authorization::UserInfo, discovery::json::Json, registry::encode, validation::read};
 
 /// What is recorded of a request.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub struct Event {
     uri: String,
     verb: String,
     user: UserInfo,
-    impersonated: Option<UserInfo>,
+    impersonated: Option<(UserInfo, String)>,
     source_ips: Vec<String>,
     user_agent: String,
     object: Option<ObjectReference>,
@@ -87,13 +87,25 @@ impl Event {
         self.annotate("authorization.k8s.io/reason", reason);
     }
 
-    /// Whom the user acts as.
-    pub fn impersonate(&mut self, user: &UserInfo) {
-        self.impersonated = Some(user.clone());
+    /// Whom the user acts as, and the verb that allowed it if that is a narrow one.
+    pub fn impersonate(&mut self, user: &UserInfo, constraint: &str) {
+        self.impersonated = Some((user.clone(), constraint.to_owned()));
     }
 
-    /// The object that the client has sent. `encode` is asked for its JSON only if that is recorded.
-    pub fn request_object(&mut self, object: &Map, encode: impl FnOnce() -> Vec<u8>) {
+    /// The object or the patch that the client has sent.
+    pub fn request_object(&mut self, object: Value) {
+        if self.verb != "patch"
+            && let Some(object) = object.as_object()
+        {
+            self.refer(object);
+        }
+        if self.config.level >= Level::Request {
+            self.request_object = Some(self.show(object));
+        }
+    }
+
+    /// Fills in what the request itself does not say of its object.
+    fn refer(&mut self, object: &Map) {
         let metadata = read::at(object, "metadata");
         let reference = self.object.get_or_insert_default();
         for (field, key) in [
@@ -106,33 +118,34 @@ impl Event {
                 read::text(metadata, key).clone_into(field);
             }
         }
-        if self.config.level >= Level::Request {
-            self.request_object = Some(self.without_managed_fields(encode()));
-        }
     }
 
-    /// The patch that the client has sent, as JSON.
-    pub fn request_patch(&mut self, patch: &[u8]) {
-        if self.config.level >= Level::Request {
-            self.request_object = Some(patch.to_vec());
-        }
+    /// Whether the object that the client gets is recorded.
+    #[must_use]
+    pub fn wants_response(&self) -> bool {
+        self.config.level >= Level::RequestResponse
     }
 
-    /// The object that the client gets. `encode` is asked for its JSON only if that is recorded.
-    pub fn response_object(&mut self, encode: impl FnOnce() -> Vec<u8>) {
-        if self.config.level >= Level::RequestResponse {
-            self.response_object = Some(self.without_managed_fields(encode()));
+    /// The object that the client gets.
+    pub fn response_object(&mut self, object: Value) {
+        if self.wants_response() {
+            self.response_object = Some(self.show(object));
         }
     }
 
     /// The status that the client gets instead of an object.
     pub fn response_status(&mut self, status: &Status) {
-        self.status = Some(Status { metadata: None, ..status.clone() });
-        self.response_object(|| {
+        if self.wants_response() {
             let mut json = Json::default();
             write_status(status, true, &mut json);
-            json.finish()
-        });
+            self.response_object = Some(json.finish());
+        }
+        self.status(Status { metadata: None, ..status.clone() });
+    }
+
+    /// How the request went.
+    pub fn status(&mut self, status: Status) {
+        self.status = Some(status);
     }
 
     /// The code of the answer.
@@ -146,24 +159,15 @@ impl Event {
         self.status.is_some()
     }
 
-    fn without_managed_fields(&self, object: Vec<u8>) -> Vec<u8> {
-        if !self.config.omit_managed_fields {
-            return object;
+    /// An object as JSON in one line, without managed fields if they are not wanted.
+    fn show(&self, mut object: Value) -> Vec<u8> {
+        if self.config.omit_managed_fields {
+            omit_managed_fields(&mut object);
         }
-        let Ok(mut value) = json::parse(&object) else { return object };
-        let strip = |value: &mut Value| {
-            let metadata = value.get_mut("metadata").and_then(Value::as_object_mut);
-            metadata.and_then(|metadata| metadata.remove("managedFields"));
-        };
-        strip(&mut value);
-        for item in value.get_mut("items").and_then(Value::as_array_mut).into_iter().flat_map(|items| items.iter_mut())
-        {
-            strip(item);
+        match &object {
+            Value::Object(object) => encode(object),
+            patch => json::to_string(patch).into_bytes(),
         }
-        for row in value.get_mut("rows").and_then(Value::as_array_mut).into_iter().flat_map(|rows| rows.iter_mut()) {
-            row.get_mut("object").map(strip);
-        }
-        json::to_string(&value).into_bytes()
     }
 
     /// The event as a line of JSON, with its fields in upstream's order.
@@ -186,9 +190,13 @@ impl Event {
         json.field("verb", &self.verb);
         json.key("user");
         write_user(&self.user, json);
-        if let Some(user) = &self.impersonated {
+        if let Some((user, constraint)) = &self.impersonated {
             json.key("impersonatedUser");
             write_user(user, json);
+            if !constraint.is_empty() {
+                json.key("authenticationMetadata");
+                json.object(|json| json.field("impersonationConstraint", constraint));
+            }
         }
         json.some_texts("sourceIPs", &self.source_ips);
         some_field(json, "userAgent", &self.user_agent);
@@ -213,7 +221,7 @@ impl Event {
         for (key, object) in [("requestObject", &self.request_object), ("responseObject", &self.response_object)] {
             if let Some(object) = object {
                 json.key(key);
-                json.raw(object.trim_ascii());
+                json.raw(object);
             }
         }
         json.field("requestReceivedTimestamp", &MicroTime(self.received).to_string());
@@ -222,6 +230,21 @@ impl Event {
             json.key("annotations");
             json.object(|json| self.annotations.iter().for_each(|(key, value)| json.field(key, value)));
         }
+    }
+}
+
+/// Of an object, of the items of a list and of the rows of a table.
+fn omit_managed_fields(object: &mut Value) {
+    let strip = |value: &mut Value| {
+        let metadata = value.get_mut("metadata").and_then(Value::as_object_mut);
+        metadata.and_then(|metadata| metadata.remove("managedFields"));
+    };
+    strip(object);
+    for item in object.get_mut("items").and_then(Value::as_array_mut).into_iter().flat_map(|items| items.iter_mut()) {
+        strip(item);
+    }
+    for row in object.get_mut("rows").and_then(Value::as_array_mut).into_iter().flat_map(|rows| rows.iter_mut()) {
+        row.get_mut("object").map(strip);
     }
 }
 

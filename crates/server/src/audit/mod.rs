@@ -1,12 +1,15 @@
 //! Who did what and when: audit events, as the policy asks for them.
 //!
 //! Without a policy there is nothing here but the `Audit-Id` of a request. With one, [`Audit::begin`] says for each
-//! request how much of it is recorded; the road then tells the [`Event`] what it learns and writes it at each stage.
+//! request how much of it is recorded; the road then tells the `Record` what it learns, which is written at each stage.
 
 mod event;
 mod log;
 mod policy;
+mod record;
 mod request;
+#[cfg(test)]
+mod road_tests;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +21,7 @@ pub use event::Event;
 use http::{HeaderMap, HeaderName, HeaderValue};
 pub use log::{LogConfig, LogFile};
 pub use policy::{Config, Level, Policy, PolicyError, Stage, Stages};
+pub(crate) use record::Record;
 pub use request::{source_ips, user_agent};
 
 use crate::{

@@ -16,6 +16,7 @@ mod tests;
 use capstan_api::{Array, Map, Str, Value, json};
 pub use flowcontrol::{Ensure, revise};
 pub use reconcile::{Reconciled, reconcile_binding, reconcile_role};
+pub(crate) use server::{ADVERTISED, IDENTITY};
 pub use server::{
     AUTHENTICATION_CONFIG, IDENTITY_LEASE_SECONDS, IDENTITY_RENEW_SECONDS, KUBERNETES, KUBERNETES_PORT, RequestHeader,
     TOKEN_TRACKING, Upkeep, aggregate_cluster_roles, authentication_config, cluster_roles, identity_lease,

@@ -24,6 +24,10 @@ pub const KUBERNETES_PORT: u16 = 443;
 pub const AUTHENTICATION_CONFIG: &str = "extension-apiserver-authentication";
 /// Since when tokens in secrets are tracked.
 pub const TOKEN_TRACKING: &str = "kube-apiserver-legacy-service-account-token-tracking";
+/// Marks the leases of servers, by label.
+pub(crate) const IDENTITY: (&str, &str) = ("apiserver.kubernetes.io/identity", "kube-apiserver");
+/// Where the lease of a server says how others reach it.
+pub(crate) const ADVERTISED: &str = "kubernetes.io/peer-advertise-address";
 /// How long a server counts as alive after it has last renewed its lease, in seconds.
 pub const IDENTITY_LEASE_SECONDS: i64 = 3600;
 /// How often a server renews its lease, in seconds.
@@ -269,9 +273,9 @@ pub fn server_id(hostname: &str) -> String {
 pub fn identity_lease(hostname: &str, run: &str, advertised: &str, now: MicroTime) -> Value {
     let id = server_id(hostname);
     let mut lease = object("coordination.k8s.io/v1", "Lease", "kube-system", &id);
-    labels(&mut lease, &[("apiserver.kubernetes.io/identity", "kube-apiserver"), ("kubernetes.io/hostname", hostname)]);
+    labels(&mut lease, &[IDENTITY, ("kubernetes.io/hostname", hostname)]);
     if let Some(metadata) = map_in(&mut lease, "metadata") {
-        metadata.insert("annotations", map([("kubernetes.io/peer-advertise-address", advertised)]));
+        metadata.insert("annotations", map([(ADVERTISED, advertised)]));
     }
     let mut spec = map([("holderIdentity", format!("{id}_{run}")), ("renewTime", now.to_string())]);
     spec.insert("leaseDurationSeconds", IDENTITY_LEASE_SECONDS);

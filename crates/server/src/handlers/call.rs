@@ -27,6 +27,8 @@ pub(crate) struct Call<'a> {
     pub(crate) body: Bytes,
     pub(crate) resource: Arc<Resource>,
     pub(crate) warnings: Vec<String>,
+    /// What is to be noted in the audit log, by key.
+    pub(crate) annotations: Vec<(&'static str, String)>,
     /// Told when the server is to end, for answers that have no end of their own.
     pub(crate) closing: Option<crate::serve::ShutdownSignal>,
     /// The connection, for what takes it over.
@@ -118,6 +120,7 @@ impl<'a> Call<'a> {
             options: None,
             objects: &*server.registry,
             warnings: &mut self.warnings,
+            annotations: &mut self.annotations,
         }
     }
 

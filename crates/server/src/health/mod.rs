@@ -1,5 +1,6 @@
 //! Whether the server is well: `/healthz`, `/livez`, `/readyz`, and each of their checks on its own.
 
+mod store;
 #[cfg(test)]
 mod tests;
 
@@ -14,6 +15,7 @@ use std::{
 
 use capstan_api::go;
 use http::StatusCode;
+pub(crate) use store::StoreCheck;
 
 use crate::{
     http::Response,
@@ -146,6 +148,13 @@ impl Health {
             paths.extend(check.endpoints.iter().map(|endpoint| format!("/{}/{}", endpoint.name(), check.name)));
         }
         paths
+    }
+
+    /// Whether a path is one of health.
+    #[must_use]
+    pub fn is_asked(path: &str) -> bool {
+        let first = path.split('/').nth(1).unwrap_or_default();
+        Endpoint::ALL.iter().any(|endpoint| endpoint.name() == first)
     }
 
     /// The answer to a path, whatever the method; `None` if the path is not one of health.

@@ -3,10 +3,11 @@
 //!
 //! Documents are made from the table of built-in kinds and from the custom resources when somebody first asks for them,
 //! and kept compressed until what they speak of changes: together they are a hundredth of what they are when they are
-//! sent. They have no descriptions but those that OpenAPI demands.
+//! sent. A change of a custom resource leaves the documents of version 3 of all other groups and versions as they are.
 
 mod answer;
 mod custom;
+mod follow;
 mod paths;
 mod protobuf;
 mod remote;
@@ -18,7 +19,7 @@ mod tests;
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::{Read as _, Write as _},
-    sync::{Arc, OnceLock, PoisonError, RwLock},
+    sync::{Arc, Mutex, OnceLock, PoisonError, RwLock},
 };
 
 use aws_lc_rs::digest::{SHA512, digest};
@@ -99,6 +100,7 @@ struct Snapshot {
 /// The published definition as it is now. Readers wait for the rendering of what they ask for at most.
 pub struct OpenApi {
     snapshot: RwLock<Arc<Snapshot>>,
+    made: Mutex<follow::Made>,
 }
 
 impl OpenApi {
@@ -121,7 +123,7 @@ impl OpenApi {
             v2_protobuf: Lazy::default(),
             index: OnceLock::new(),
         };
-        OpenApi { snapshot: RwLock::new(Arc::new(snapshot)) }
+        OpenApi { snapshot: RwLock::new(Arc::new(snapshot)), made: Mutex::default() }
     }
 
     /// Says which custom resources there are from now on; returns whether that changes anything.
@@ -130,11 +132,12 @@ impl OpenApi {
         if snapshot.custom == custom {
             return false;
         }
-        let path = |resource: &CustomResource| resource.path();
-        let before: BTreeSet<String> = snapshot.custom.iter().map(path).collect();
+        let (before, now) = (by_path(&snapshot.custom), by_path(&custom));
         let mut v3 = snapshot.v3.clone();
-        v3.retain(|path, _| !before.contains(path));
-        v3.extend(custom.iter().map(|resource| (resource.path(), Lazy::default())));
+        v3.retain(|path, _| !before.contains_key(path) || before.get(path) == now.get(path));
+        for path in now.into_keys() {
+            v3.entry(path).or_default();
+        }
         let remote = snapshot.remote.clone();
         *snapshot = Arc::new(Snapshot {
             custom,
@@ -181,6 +184,15 @@ impl OpenApi {
     fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// The custom resources of each document of version 3.
+fn by_path(custom: &[CustomResource]) -> BTreeMap<String, Vec<&CustomResource>> {
+    let mut all: BTreeMap<String, Vec<&CustomResource>> = BTreeMap::new();
+    for resource in custom {
+        all.entry(resource.path()).or_default().push(resource);
+    }
+    all
 }
 
 /// The list of documents of version 3.

@@ -246,7 +246,7 @@ fn cron_tab(schema: &str) -> CustomResource {
         custom: true,
     };
     let schema = Some(json::parse(schema.as_bytes()).unwrap());
-    CustomResource { resource, list_kind: Name::from_static("CronTabList"), schema }
+    CustomResource { resource, list_kind: Name::from_static("CronTabList"), schema, selectable_fields: Vec::new() }
 }
 
 const SCHEMA: &str = r#"{"type":"object","properties":{
@@ -305,4 +305,130 @@ fn check(value: &Value, expected: &str) {
     let mut text = String::new();
     canonical(value, "", false, &mut text);
     assert_eq!(text, expected);
+}
+
+/// A schema with all that is published otherwise than it is written.
+const RICH_SCHEMA: &str = r##"
+    {"properties":{"spec":{"properties":{"a":{"x-kubernetes-int-or-string":true},
+    "any":{"x-kubernetes-preserve-unknown-fields":true},"b":{"anyOf":[{"type":"integer"},{"type":"string"}],
+    "default":3,"x-kubernetes-int-or-string":true},"c":{"anyOf":[{"pattern":"x"}],"nullable":true,
+    "x-kubernetes-int-or-string":true},"color":{"default":"a","oneOf":[{"pattern":"a"},{"pattern":"b"}],
+    "type":"string"},"en":{"default":"x","enum":["x","z"],"format":"hostname","nullable":true,"type":"string"},
+    "free":{"properties":{"k":{"type":"string"}},"type":"object","x-kubernetes-preserve-unknown-fields":true},
+    "l":{"items":{"type":"string"},"nullable":true,"type":"array"},"m":{"additionalProperties":{"nullable":true,
+    "type":"string"},"type":"object"},"nob":{"nullable":true,"properties":{"q":{"type":"string"}},"required":["q"],
+    "type":"object"},"raw":{"type":"object","x-kubernetes-embedded-resource":true,
+    "x-kubernetes-preserve-unknown-fields":true},"tpl":{"properties":{"spec":{"properties":{"z":{"default":1,
+    "format":"int32","type":"integer"}},"type":"object"}},"required":["spec"],"type":"object",
+    "x-kubernetes-embedded-resource":true},"v":{"type":"integer","x-kubernetes-validations":[{"message":"big",
+    "rule":"self > 1"}]}},"required":["a","en","color"],"type":"object"}},"required":["spec"],"type":"object"}"##;
+
+/// What a real server publishes of it in version 3, without words.
+const RICH_V3: &str = r##"
+    {"properties":{"apiVersion":{"type":"string"},"kind":{"type":"string"},
+    "metadata":{"allOf":[{"$ref":"#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}]},
+    "spec":{"properties":{"a":{"anyOf":[{"type":"integer"},{"type":"string"}],"x-kubernetes-int-or-string":true},
+    "any":{"x-kubernetes-preserve-unknown-fields":true},"b":{"anyOf":[{"type":"integer"},{"type":"string"}],
+    "default":3,"x-kubernetes-int-or-string":true},"c":{"allOf":[{"anyOf":[{"type":"integer"},{"type":"string"}]}],
+    "anyOf":[{"pattern":"x"}],"nullable":true,"x-kubernetes-int-or-string":true},"color":{"default":"a",
+    "oneOf":[{"pattern":"a"},{"pattern":"b"}],"type":"string"},"en":{"default":"x","enum":["x","z"],
+    "format":"hostname","nullable":true,"type":"string"},"free":{"properties":{"k":{"type":"string"}},
+    "type":"object","x-kubernetes-preserve-unknown-fields":true},"l":{"items":{"type":"string"},"nullable":true,
+    "type":"array"},"m":{"additionalProperties":{"nullable":true,"type":"string"},"type":"object"},
+    "nob":{"nullable":true,"properties":{"q":{"type":"string"}},"required":["q"],"type":"object"},
+    "raw":{"properties":{"apiVersion":{"type":"string"},"kind":{"type":"string"},
+    "metadata":{"allOf":[{"$ref":"#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}]}},
+    "required":["kind","apiVersion"],"type":"object","x-kubernetes-embedded-resource":true,
+    "x-kubernetes-preserve-unknown-fields":true},"tpl":{"properties":{"apiVersion":{"type":"string"},
+    "kind":{"type":"string"},
+    "metadata":{"allOf":[{"$ref":"#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}]},
+    "spec":{"properties":{"z":{"default":1,"format":"int32","type":"integer"}},"type":"object"}},"required":["spec",
+    "kind","apiVersion"],"type":"object","x-kubernetes-embedded-resource":true},"v":{"type":"integer",
+    "x-kubernetes-validations":[{"message":"big","rule":"self > 1"}]}},"required":["a","en","color"],
+    "type":"object"}},"required":["spec"],"type":"object",
+    "x-kubernetes-group-version-kind":[{"group":"stable.example.com","kind":"CronTab","version":"v1"}],
+    "x-kubernetes-selectable-fields":[{"fieldPath":"spec.color"}]}"##;
+
+/// And in version 2.
+const RICH_V2: &str = r##"
+    {"properties":{"apiVersion":{"type":"string"},"kind":{"type":"string"},
+    "metadata":{"$ref":"#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"},
+    "spec":{"properties":{"a":{"x-kubernetes-int-or-string":true},
+    "any":{"x-kubernetes-preserve-unknown-fields":true},"b":{"x-kubernetes-int-or-string":true},
+    "c":{"x-kubernetes-int-or-string":true},"color":{"type":"string"},"en":{"enum":["x","z"],"format":"hostname"},
+    "free":{"x-kubernetes-preserve-unknown-fields":true},"l":{},"m":{"additionalProperties":{},"type":"object"},
+    "nob":{"required":["q"]},"raw":{"x-kubernetes-embedded-resource":true,
+    "x-kubernetes-preserve-unknown-fields":true},"tpl":{"properties":{"apiVersion":{"type":"string"},
+    "kind":{"type":"string"},"metadata":{"$ref":"#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"},
+    "spec":{"properties":{"z":{"format":"int32","type":"integer"}},"type":"object"}},"required":["spec","kind",
+    "apiVersion"],"type":"object","x-kubernetes-embedded-resource":true},"v":{"type":"integer",
+    "x-kubernetes-validations":[{"message":"big","rule":"self > 1"}]}},"required":["a","color"],"type":"object"}},
+    "required":["spec"],"type":"object","x-kubernetes-group-version-kind":[{"group":"stable.example.com",
+    "kind":"CronTab","version":"v1"}],"x-kubernetes-selectable-fields":[{"fieldPath":"spec.color"}]}"##;
+
+fn without_words(value: &Value) -> Value {
+    match value {
+        Value::Object(object) => {
+            let fields = object.iter().filter(|(key, _)| *key != "description");
+            Value::Object(fields.map(|(key, value)| (key.into(), without_words(value))).collect())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(without_words).collect()),
+        other => other.clone(),
+    }
+}
+
+#[test]
+fn schemas_of_custom_resources_are_published_as_upstream_does() {
+    let open_api = OpenApi::new();
+    let selectable_fields = vec!["spec.color".to_owned()];
+    open_api.set_custom(vec![CustomResource { selectable_fields, ..cron_tab(RICH_SCHEMA) }]);
+    let schema = |path: &str, keys: &[&str]| {
+        let document = json::parse(&ask(&open_api, path, &[]).2).unwrap();
+        keys.iter().fold(document, |value, key| value.get(key).unwrap().clone())
+    };
+    let name = "com.example.stable.v1.CronTab";
+    let v3 = schema("/openapi/v3/apis/stable.example.com/v1", &["components", "schemas", name]);
+    assert_eq!(without_words(&v3), json::parse(RICH_V3.as_bytes()).unwrap());
+    let v2 = schema("/openapi/v2", &["definitions", name]);
+    assert_eq!(without_words(&v2), json::parse(RICH_V2.as_bytes()).unwrap());
+    let list = schema("/openapi/v2", &["definitions", "com.example.stable.v1.CronTabList"]);
+    assert_eq!(list.get("x-kubernetes-selectable-fields"), v2.get("x-kubernetes-selectable-fields"));
+    assert_eq!(list.get("description").and_then(Value::as_str), Some("CronTabList is a list of CronTab"));
+    for (schema, kind) in [(&v3, "object's"), (&list, "list")] {
+        for (field, words) in
+            [("apiVersion", "APIVersion defines"), ("metadata", &*format!("Standard {kind} metadata."))]
+        {
+            let field = schema.get("properties").unwrap().get(field).unwrap();
+            assert!(field.get("description").and_then(Value::as_str).unwrap().starts_with(words), "{words}");
+        }
+    }
+    let open =
+        r#"{"type":"object","x-kubernetes-preserve-unknown-fields":true,"properties":{"spec":{"type":"object"}}}"#;
+    open_api.set_custom(vec![cron_tab(open)]);
+    let v2 = json::parse(&ask(&open_api, "/openapi/v2", &[]).2).unwrap();
+    assert_eq!(v2.get("definitions").unwrap().get(name).unwrap().get("properties"), None);
+}
+
+#[test]
+fn a_change_remakes_only_its_own_document() {
+    let open_api = OpenApi::new();
+    let other = |group: &'static str| {
+        let mut custom = cron_tab(SCHEMA);
+        custom.resource.group_version = GroupVersion::from_static(group, "v1");
+        custom
+    };
+    let document = |group: &str| {
+        let path = format!("apis/{group}/v1");
+        open_api.snapshot().v3.get(&path).cloned().unwrap_or_default()
+    };
+    open_api.set_custom(vec![other("a.example.com"), other("b.example.com")]);
+    ask(&open_api, "/openapi/v3", &[]);
+    let (a, b) = (document("a.example.com"), document("b.example.com"));
+    assert!(a.get().is_some() && b.get().is_some());
+    let changed = CustomResource { selectable_fields: vec!["spec.color".to_owned()], ..other("b.example.com") };
+    open_api.set_custom(vec![other("a.example.com"), changed, other("c.example.com")]);
+    assert!(Arc::ptr_eq(&a, &document("a.example.com")));
+    assert!(!Arc::ptr_eq(&b, &document("b.example.com")));
+    open_api.set_custom(Vec::new());
+    assert!(document("a.example.com").get().is_none());
 }

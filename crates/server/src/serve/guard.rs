@@ -40,24 +40,30 @@ pub fn plain_text(status: StatusCode, text: impl Into<String>) -> Response {
 
 /// Answers 500 when `future` panics, and drops what it was doing.
 pub async fn catch_panic(future: impl Future<Output = Response>) -> Response {
-    let panicked = {
-        let mut future = pin!(future);
-        // After a panic the future is not polled again, so nobody sees what the panic left half done in it.
-        poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
-            Ok(poll) => poll.map(Ok),
-            Err(panic) => Poll::Ready(Err(panic)),
-        })
-        .await
-    };
-    match panicked {
-        Ok(response) => response,
-        Err(panic) => {
-            // What was thrown may itself panic when it is dropped; better to leak it than to die of it.
-            std::mem::forget(panic);
-            let text = "This request caused apiserver to panic. Look in the logs for details.";
-            plain_text(StatusCode::INTERNAL_SERVER_ERROR, text)
-        }
-    }
+    caught(future).await.unwrap_or_else(|_| panicked())
+}
+
+/// What is answered when something panicked.
+pub(crate) fn panicked() -> Response {
+    let text = "This request caused apiserver to panic. Look in the logs for details.";
+    plain_text(StatusCode::INTERNAL_SERVER_ERROR, text)
+}
+
+/// The answer of `future`, or with what words it panicked.
+pub(crate) async fn caught(future: impl Future<Output = Response>) -> Result<Response, String> {
+    let mut future = pin!(future);
+    // After a panic the future is not polled again, so nobody sees what the panic left half done in it.
+    let answer = poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+        Ok(poll) => poll.map(Ok),
+        Err(panic) => Poll::Ready(Err(panic)),
+    });
+    answer.await.map_err(|panic| {
+        let words = panic.downcast_ref::<String>().map(String::as_str);
+        let words = words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or_default().to_owned();
+        // What was thrown may itself panic when it is dropped; better to leak it than to die of it.
+        std::mem::forget(panic);
+        words
+    })
 }
 
 /// Answers 504 when `future` takes longer than `timeout`, and drops it. Long-running requests do without.

@@ -32,6 +32,7 @@ pub use body::read_body;
 pub use compress::gzip;
 pub use connection::PeerInfo;
 pub use guard::{InFlight, InFlightPermit, Load, catch_panic, plain_text, with_timeout};
+pub(crate) use guard::{caught, panicked};
 pub use limits::Limits;
 pub use shutdown::ShutdownSignal;
 

@@ -1,7 +1,8 @@
 //! `PodSecurity`: what pods may do on their hosts, by the labels of their namespaces.
 //!
 //! Pods are refused; of pods that controllers will make clients are warned, as they are of pods that run already when a
-//! namespace gets stricter. What is to be noted in the audit log is not: there is nowhere to put it yet.
+//! namespace gets stricter. What a namespace wants to have noted, what was enforced and who was exempt is in the audit
+//! log.
 
 mod baseline;
 mod checks;
@@ -23,6 +24,11 @@ use crate::{
     cache::Object,
     validation::read::{at, object, objects, text},
 };
+
+/// Under which keys the audit log has what would be refused, what was enforced, and why nothing was.
+const AUDIT_VIOLATIONS: &str = "pod-security.kubernetes.io/audit-violations";
+const ENFORCE_POLICY: &str = "pod-security.kubernetes.io/enforce-policy";
+const EXEMPT: &str = "pod-security.kubernetes.io/exempt";
 
 /// How many pods are looked at when a namespace gets stricter.
 pub const MAX_PODS_TO_CHECK: usize = 3000;
@@ -125,9 +131,14 @@ impl PodSecurity {
         Ok(())
     }
 
-    fn is_exempt(&self, request: &Request<'_>) -> bool {
-        contains(&self.exemptions.namespaces, request.namespace)
-            || contains(&self.exemptions.usernames, &request.user.name)
+    fn is_exempt(&self, request: &mut Request<'_>) -> bool {
+        let exemptions = [
+            ("namespace", contains(&self.exemptions.namespaces, request.namespace)),
+            ("user", contains(&self.exemptions.usernames, &request.user.name)),
+        ];
+        let why = exemptions.into_iter().find(|(_, exempt)| *exempt);
+        request.annotations.extend(why.map(|(why, _)| (EXEMPT, why.to_owned())));
+        why.is_some()
     }
 
     /// The policy of the namespace that the request is about, if there is such a namespace.
@@ -147,6 +158,7 @@ impl PodSecurity {
             return Err(Status::internal_error(error));
         };
         if policy.fully_privileged() {
+            request.annotations.push((ENFORCE_POLICY, LevelVersion::default().to_string()));
             return Ok(());
         }
         let Some(pod) = request.object.as_deref() else {
@@ -157,8 +169,11 @@ impl PodSecurity {
         }
         let pod = Pod::new(pod);
         if self.is_exempt_class(pod.spec) {
+            request.annotations.push((EXEMPT, "runtimeClass".to_owned()));
             return Ok(());
         }
+        request.annotations.push((ENFORCE_POLICY, policy.enforce.to_string()));
+        request.annotations.extend(would_violate(policy.audit, pod).map(|words| (AUDIT_VIOLATIONS, words)));
         let violations = evaluate(policy.enforce, pod);
         if !violations.is_empty() {
             let level = go::quote(&policy.enforce.to_string());
@@ -178,10 +193,13 @@ impl PodSecurity {
             request.object.as_deref().and_then(|owner| path.iter().try_fold(owner, |map, key| object(map, key)));
         if let (Some(policy), Some(template)) = (self.policy(request), template) {
             let pod = Pod::new(template);
-            if !self.is_exempt_class(pod.spec) {
-                let warning = would_violate(policy.warn, pod);
-                request.warnings.extend(warning);
+            if self.is_exempt_class(pod.spec) {
+                request.annotations.push((EXEMPT, "runtimeClass".to_owned()));
+                return;
             }
+            let (warning, noted) = (would_violate(policy.warn, pod), would_violate(policy.audit, pod));
+            request.warnings.extend(warning);
+            request.annotations.extend(noted.map(|words| (AUDIT_VIOLATIONS, words)));
         }
     }
 
@@ -238,7 +256,7 @@ impl PodSecurity {
     }
 }
 
-/// The warning about a pod that would be refused at this level.
+/// What is said of a pod that would be refused at this level.
 fn would_violate(level: LevelVersion, pod: Pod<'_>) -> Option<String> {
     let violations = evaluate(level, pod);
     let level = go::quote(&level.to_string());

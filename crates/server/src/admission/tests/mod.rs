@@ -129,6 +129,7 @@ impl Write<'_> {
             options: None,
             objects: world,
             warnings: &mut warnings,
+            annotations: &mut Vec::new(),
         };
         chain.admit(&mut request)?;
         chain.validate(&mut request)?;
