@@ -93,6 +93,25 @@ async fn a_port_that_is_taken() {
     world.end().await;
 }
 
+/// The node is asked for a pod before it can have heard of the label that the pod wants.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_was_just_labelled_takes_the_pod() {
+    let Some(world) = World::new("labelled").await else { return };
+    let mut spec = sleeper(json!({}));
+    world.create("before", spec.clone()).await;
+    world.until("before", ready).await;
+    spec["nodeSelector"] = json!({"disk": "ssd"});
+    world.create("unlabelled", spec.clone()).await;
+    let refused = world.until("unlabelled", |pod| phase(pod) == "Failed").await;
+    assert_eq!(refused.status.unwrap().reason.as_deref(), Some("NodeAffinity"));
+    let label = Patch::Merge(json!({"metadata": {"labels": {"disk": "ssd"}}}));
+    Api::<NodeObject>::all(&world.client).patch("node-1", &label).await.unwrap();
+    world.create("labelled", spec).await;
+    let pod = world.until("labelled", |pod| ready(pod) || phase(pod) == "Failed").await;
+    assert!(ready(&pod), "{:?}", pod.status);
+    world.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn names_are_resolved_as_the_pod_says() {
     let Some(world) = World::new("dns").await else { return };
