@@ -6,12 +6,12 @@ use capstan_api::selector::Selector;
 use capstan_client::Api;
 use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod, Secret};
 
-use super::{dns::Resolver, shared::Shared};
+use super::{dns::Resolver, security::security, shared::Shared};
 use crate::{
     env::{self, Ingredients},
     lifecycle::{Role, StartFailure, since},
     qos::{qos_class, quantity, requested_milli},
-    runtime::{ContainerConfig, ImageRequest, Limits, Mount, RuntimeError, SandboxConfig, Security},
+    runtime::{ContainerConfig, ImageRequest, Limits, Mount, RuntimeError, SandboxConfig},
     volumes::{self, Prepared},
 };
 
@@ -173,6 +173,7 @@ impl Start {
         let expand = |list: &Option<Vec<String>>| -> Vec<String> {
             list.iter().flatten().map(|text| env::expand(text, lookup)).collect()
         };
+        let user = shared.runtime.image_user(image_ref).await.map_err(|error| error.to_string())?;
         let mut mounts = volumes::mounts(container, &self.volumes, &env)?;
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         let own = shared.pod_dir(uid).join("containers").join(&container.name);
@@ -213,7 +214,7 @@ impl Start {
             stdin: container.stdin.unwrap_or(false),
             stdin_once: container.stdin_once.unwrap_or(false),
             tty: container.tty.unwrap_or(false),
-            security: security(pod, container)?,
+            security: security(pod, container, user, &shared.root)?,
             limits: limits(shared, pod, container),
             stop_signal: container.lifecycle.as_ref().and_then(|l| l.stop_signal.clone()).unwrap_or_default(),
             labels: BTreeMap::from([
@@ -255,31 +256,6 @@ pub(super) fn limits(shared: &Shared, pod: &Pod, container: &Container) -> Limit
 /// What a pod asks for in all of memory, in bytes: for who must go first.
 pub(super) fn memory_request(pod: &Pod) -> i64 {
     pod.spec.as_ref().map_or(0, |spec| requested_milli(spec, "memory") / 1000)
-}
-
-fn security(pod: &Pod, container: &Container) -> Result<Security, String> {
-    let own = container.security_context.clone().unwrap_or_default();
-    let of_pod = pod.spec.as_ref().and_then(|spec| spec.security_context.clone()).unwrap_or_default();
-    let user = own.run_as_user.or(of_pod.run_as_user);
-    if own.run_as_non_root.or(of_pod.run_as_non_root).unwrap_or(false) && user.unwrap_or(0) == 0 {
-        let name = pod.metadata.name.as_deref().unwrap_or_default();
-        let text = match user {
-            Some(_) => "container's runAsUser breaks non-root policy",
-            None => "container has runAsNonRoot and image will run as root",
-        };
-        return Err(format!("{text} (pod: \"{name}\", container: {})", container.name));
-    }
-    let capabilities = own.capabilities.unwrap_or_default();
-    Ok(Security {
-        user,
-        group: own.run_as_group.or(of_pod.run_as_group),
-        groups: of_pod.supplemental_groups.unwrap_or_default().into_iter().chain(of_pod.fs_group).collect(),
-        privileged: own.privileged.unwrap_or(false),
-        read_only_root: own.read_only_root_filesystem.unwrap_or(false),
-        no_new_privileges: own.allow_privilege_escalation == Some(false),
-        add_capabilities: capabilities.add.unwrap_or_default(),
-        drop_capabilities: capabilities.drop.unwrap_or_default(),
-    })
 }
 
 /// The names that a pod knows without asking anybody.
