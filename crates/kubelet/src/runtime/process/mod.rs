@@ -225,6 +225,7 @@ impl Runtime for Process {
         let facts = [
             (true, "pods use the node's network: their ports are the node's"),
             (true, "there are no images: a container runs programs of this machine"),
+            (true, "no seccomp or AppArmor profiles: only capabilities restrict what a container asks of the kernel"),
             (!own.mount, "no mount namespaces: containers can change the node's files, and volumes can't be mounted"),
             (!own.pid, "no process namespaces: containers see the node's processes"),
             (!own.user, "no user namespaces: root in a container is root on the node, with fewer capabilities"),
