@@ -120,6 +120,7 @@ impl Worker {
             failed: false,
             next_sync,
         };
+        worker.recall();
         let left = shared.left_over.lock().unwrap_or_else(PoisonError::into_inner).remove(&uid);
         if let Some(left) = left {
             worker.adopt(left).await;
@@ -127,6 +128,22 @@ impl Worker {
         while worker.turn(&mut inbox).await {}
         worker.clean_up().await;
         shared.pods().remove(&uid);
+    }
+
+    /// Containers of an earlier life of the node: nothing runs of them, but their logs can be read.
+    fn recall(&mut self) {
+        let pod = self.life.pod().clone();
+        let status = pod.status.clone().unwrap_or_default();
+        let lists = [status.init_container_statuses, status.container_statuses, status.ephemeral_container_statuses];
+        let known: Vec<_> = lists.into_iter().flatten().flatten().collect();
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        for (index, spec) in (0..).map_while(|index| Some((index, self.life.container(index)?.clone()))) {
+            let Some(attempt) = logs::last_attempt(&self.shared.log_dir(&pod).join(&spec.name)) else { continue };
+            let id = known.iter().find(|status| status.name == spec.name).and_then(|s| s.container_id.clone());
+            let id = self.raw(&id.unwrap_or_default()).to_owned();
+            let message_file = message_file(&self.shared, uid, &spec.name, attempt);
+            self.instances.insert(index, Instance { id, attempt, running: false, message_file });
+        }
     }
 
     /// Takes over what an earlier life of the node has left of the pod. What its status does not know of is ended: it
@@ -277,6 +294,9 @@ impl Worker {
             let shared = self.shared.clone();
             // Its log stays, for `kubectl logs --previous`; what the runtime has of it isn't needed any more.
             tokio::spawn(async move { shared.runtime.remove_container(&old.id).await });
+        }
+        for dir in [self.log_path(container), started.message_file.clone()].iter().filter_map(|file| file.parent()) {
+            logs::forget(dir, attempt.saturating_sub(1));
         }
         let input =
             Input::Started { container, id: id.clone(), image_id: started.image_id.clone(), hook: hook.is_some() };

@@ -6,7 +6,10 @@ use capstan_runtime::Stopper;
 use k8s_openapi::api::core::v1::{ConfigMap, Node as NodeObject};
 use serde_json::{Value, json};
 
-use crate::world::{World, build, phase, processes, ready, sh, waiting};
+use crate::{
+    server::Reach,
+    world::{World, build, phase, processes, ready, sh, waiting},
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn from_a_pod_to_its_words_and_its_end() {
@@ -143,6 +146,10 @@ async fn static_pods_are_mirrored_and_a_node_that_returns_goes_on() {
         )
         .await;
     world.until("web", ready).await;
+    let done = json!({"restartPolicy": "Never", "automountServiceAccountToken": false, "containers": [{"name": "c",
+        "image": "busybox", "command": sh("echo said")}]});
+    world.create("done", done).await;
+    world.until("done", |pod| phase(pod) == "Succeeded").await;
     world.stopper.stop();
     world.node.take().unwrap().await.unwrap();
 
@@ -161,5 +168,9 @@ async fn static_pods_are_mirrored_and_a_node_that_returns_goes_on() {
         ready(pod) && pod.status.as_ref().unwrap().container_statuses.as_ref().unwrap()[0].restart_count == 1
     });
     web.await;
+    // What has ended before the node did can still be read.
+    let reach = Reach::new(&world).await;
+    let said = reach.get("/containerLogs/default/done/c").await;
+    assert!(said.contains("200 OK") && said.contains("said"), "{said}");
     world.end().await;
 }
