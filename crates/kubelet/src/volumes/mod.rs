@@ -6,7 +6,7 @@ mod payload;
 use std::{
     collections::BTreeMap,
     fs, io,
-    os::unix::fs::{FileTypeExt as _, PermissionsExt as _},
+    os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
     path::{Component, Path, PathBuf},
 };
 
@@ -91,9 +91,8 @@ impl Volumes {
         let text = |error: io::Error| error.to_string();
         if let Some(empty) = &volume.empty_dir {
             let path = self.place("empty-dir", &volume.name);
-            let new = !path.exists();
             fs::create_dir_all(&path).map_err(text)?;
-            if new && empty.medium.as_deref() == Some("Memory") {
+            if !is_mounted(&path) && empty.medium.as_deref() == Some("Memory") {
                 let size = empty.size_limit.as_ref().map(|size| crate::qos::quantity(size).value());
                 let data = size.map_or_else(|| "mode=777".to_owned(), |size| format!("mode=777,size={size}"));
                 let data = std::ffi::CString::new(data).map_err(|error| error.to_string())?;
@@ -180,6 +179,12 @@ impl Volumes {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether a file system of its own is at a path.
+fn is_mounted(path: &Path) -> bool {
+    let device = |path: &Path| fs::metadata(path).ok().map(|meta| meta.dev());
+    path.parent().is_some_and(|parent| device(path) != device(parent))
 }
 
 /// Checks a path of the node against what it is said to be, and makes it if it is to be made.

@@ -142,16 +142,22 @@ async fn static_pods_are_mirrored_and_a_node_that_returns_goes_on() {
         .create(
             "web",
             json!({"terminationGracePeriodSeconds": 1, "automountServiceAccountToken": false,
+        "volumes": [{"name": "m", "emptyDir": {"medium": "Memory"}}],
         "containers": [{"name": "c", "image": "busybox", "command": ["sleep", "1000"]}]}),
         )
         .await;
-    world.until("web", ready).await;
+    let uid = world.until("web", ready).await.metadata.uid.unwrap();
+    let memory = world.dir.join("pods").join(uid).join("volumes/kubernetes.io~empty-dir/m");
+    let mounted = || std::fs::read_to_string("/proc/self/mounts").unwrap().contains(memory.to_str().unwrap());
+    let allowed = mounted();
     let done = json!({"restartPolicy": "Never", "automountServiceAccountToken": false, "containers": [{"name": "c",
         "image": "busybox", "command": sh("echo said")}]});
     world.create("done", done).await;
     world.until("done", |pod| phase(pod) == "Succeeded").await;
     world.stopper.stop();
     world.node.take().unwrap().await.unwrap();
+    // As after a reboot.
+    let _ = rustix::mount::unmount(&memory, rustix::mount::UnmountFlags::DETACH);
 
     let manifest = "apiVersion: v1\nkind: Pod\nmetadata: {name: fixed}\nspec: {terminationGracePeriodSeconds: 1, \
                     containers: [{name: c, image: busybox, command: [sleep, '1000']}]}\n";
@@ -168,6 +174,9 @@ async fn static_pods_are_mirrored_and_a_node_that_returns_goes_on() {
         ready(pod) && pod.status.as_ref().unwrap().container_statuses.as_ref().unwrap()[0].restart_count == 1
     });
     web.await;
+    assert_eq!(mounted(), allowed, "what was in memory is in memory again");
+    world.pods().delete("web", &DeleteOptions::default()).await.unwrap();
+    world.until_gone("web").await;
     // What has ended before the node did can still be read.
     let reach = Reach::new(&world).await;
     let said = reach.get("/containerLogs/default/done/c").await;
