@@ -191,6 +191,11 @@ impl Slot {
         matches!(self.state, State::Running { .. } | State::Exited(_)) || self.last.is_some()
     }
 
+    /// Whether it is being started: until its hook is done.
+    pub(super) fn is_coming_up(&self) -> bool {
+        matches!(self.state, State::Starting | State::Running { hooked: false, killed: None, .. })
+    }
+
     /// Whether it has come up: it runs, its hook is done and its startup probe has said yes.
     pub(super) fn is_up(&self) -> bool {
         matches!(self.state, State::Running { hooked: true, .. }) && self.startup_passed()
@@ -209,7 +214,7 @@ impl Slot {
         match (&self.state, self.role) {
             (State::Exited(terminated), Role::Init) => terminated.exit_code == 0,
             (_, Role::Init | Role::Ephemeral) => false,
-            (State::Running { .. }, _) => {
+            (State::Running { hooked: true, .. }, _) => {
                 self.startup_passed()
                     && self.prober(ProbeKind::Readiness).is_none_or(|prober| prober.result == Some(true))
             }

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 use capstan_api::selector::Selector;
 use capstan_client::Api;
 use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod, Secret};
+use tokio::sync::watch;
 
 use super::{dns::Resolver, security::security, shared::Shared};
 use crate::{
@@ -28,6 +29,8 @@ pub(super) struct Start {
     pub(super) sandbox: (String, SandboxConfig),
     pub(super) ips: Vec<String>,
     pub(super) volumes: BTreeMap<String, Prepared>,
+    /// Whether the pod is being ended.
+    pub(super) ending: watch::Receiver<bool>,
 }
 
 /// A container that was started.
@@ -106,7 +109,12 @@ impl Start {
         request.pull_secrets = self.pull_secrets().await;
         self.event(false, "Pulling", format!("Pulling image \"{image}\""));
         let began = self.shared.clock.now();
-        match self.shared.runtime.pull(&request).await {
+        let mut ending = self.ending.clone();
+        let pulled = tokio::select! {
+            pulled = self.shared.runtime.pull(&request) => pulled,
+            _ = ending.wait_for(|ending| *ending) => Err(RuntimeError::Failed("context canceled".to_owned())),
+        };
+        match pulled {
             Ok(id) => {
                 let took = since(self.shared.clock.now(), began).as_millis();
                 let took = capstan_api::Duration(i64::try_from(took).unwrap_or(0) * 1_000_000);

@@ -91,6 +91,8 @@ pub(super) struct Worker {
     prepared: BTreeMap<String, Prepared>,
     instances: BTreeMap<usize, Instance>,
     failed: bool,
+    /// The pod is being ended: nothing needs to be pulled for it any more.
+    ending: watch::Sender<bool>,
     next_sync: Timestamp,
 }
 
@@ -118,6 +120,7 @@ impl Worker {
             prepared: BTreeMap::new(),
             instances: BTreeMap::new(),
             failed: false,
+            ending: watch::Sender::new(false),
             next_sync,
         };
         worker.recall();
@@ -189,6 +192,7 @@ impl Worker {
         for action in self.life.next(now) {
             self.act(action);
         }
+        self.ending.send_replace(self.life.terminating());
         let now = self.shared.clock.now();
         self.resync(now);
         self.publish(now);
@@ -391,6 +395,7 @@ impl Worker {
                     sandbox,
                     ips: self.life.ips().to_vec(),
                     volumes: self.prepared.clone(),
+                    ending: self.ending.subscribe(),
                 };
                 tokio::spawn(async move {
                     let result = start.run().await;
