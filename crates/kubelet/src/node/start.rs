@@ -170,6 +170,7 @@ impl Start {
         }
         let services = self.shared.services.list(&Selector::default());
         all.services = services.iter().map(|service| (**service).clone()).collect();
+        all.volumes = self.volumes.iter().map(|(name, volume)| (name.clone(), volume.path.clone())).collect();
         Ok(all)
     }
 
