@@ -9,6 +9,7 @@ use super::{
     eviction::{self, Candidate},
     images::{self, ImageGc},
     machine::{self, Signals},
+    register::Health,
 };
 use crate::logs;
 
@@ -21,17 +22,20 @@ impl Node {
         }
     }
 
-    /// What is left on this machine, of the disk that images are on too where there are any; or what those say who were
-    /// named instead.
-    pub(super) async fn look_at_machine(&self) -> Signals {
-        if let Some(source) = &self.signals {
-            return source();
-        }
-        let signals = machine::signals(&self.shared.root);
-        match self.shared.runtime.images().await {
-            Ok(Some(there)) => signals.with_images(&there.place),
-            _ => signals,
-        }
+    /// How the machine is: what is left of it, of the disk that images are on too where there are any, or what those say
+    /// who were named instead; whether it can run pods, and its images.
+    pub(super) async fn look_at_machine(&self) -> (Signals, Health) {
+        let runtime = &self.shared.runtime;
+        let there = runtime.images().await.ok().flatten();
+        let signals = match (&self.signals, &there) {
+            (Some(source), _) => source(),
+            (None, Some(there)) => machine::signals(&self.shared.root).with_images(&there.place),
+            (None, None) => machine::signals(&self.shared.root),
+        };
+        let not_ready = runtime.ready().await.err().map(|error| format!("container runtime is down: {error}"));
+        let images = there.map(|there| images::largest(there.images)).unwrap_or_default();
+        let health = Health { images, ..eviction::health(&signals, &self.thresholds, not_ready) };
+        (signals, health)
     }
 
     /// Ends one pod if the machine needs what it uses.

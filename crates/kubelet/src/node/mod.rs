@@ -105,8 +105,7 @@ impl Node {
                 async move { nodes.run().await }
             }),
         ];
-        let signals = self.look_at_machine().await;
-        let mut health = eviction::health(&signals, &self.thresholds, self.not_ready().await);
+        let (_, mut health) = self.look_at_machine().await;
         let registered = tokio::select! {
             node = self.register(&health) => node,
             () = stop.stopped() => return,
@@ -156,8 +155,7 @@ impl Node {
                     for (namespace, name) in deferred(&workers) {
                         self.reconcile(&namespace, &name, &node, &health, &mut workers).await;
                     }
-                    let signals = self.look_at_machine().await;
-                    let now = eviction::health(&signals, &self.thresholds, self.not_ready().await);
+                    let (signals, now) = self.look_at_machine().await;
                     self.evict(&signals, &workers);
                     let old = clock.monotonic().since(reported) >= register::STATUS_REPORT_FREQUENCY;
                     if now != health || old {
@@ -182,11 +180,6 @@ impl Node {
         informers.iter().for_each(JoinHandle::abort);
         self.shut_down(workers).await;
         shared.recorder.flush().await;
-    }
-
-    async fn not_ready(&self) -> Option<String> {
-        let ready = self.shared.runtime.ready().await;
-        ready.err().map(|error| format!("container runtime is down: {error}"))
     }
 
     async fn register(&self, health: &Health) -> NodeObject {

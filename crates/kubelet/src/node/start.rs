@@ -59,8 +59,8 @@ impl Start {
     }
 
     /// Does it all, telling each step.
-    pub(super) async fn run(self) -> Result<Started, StartFailure> {
-        let image_id = self.image().await.map_err(|failure| self.failed(failure))?;
+    pub(super) async fn run(mut self) -> Result<Started, StartFailure> {
+        let image_id = self.images().await.map_err(|failure| self.failed(failure))?;
         let (config, message_file) =
             self.config(&image_id).await.map_err(|text| self.failed(StartFailure::Config(text)))?;
         let runtime = &self.shared.runtime;
@@ -78,9 +78,23 @@ impl Start {
         Ok(Started { id, image_id, message_file })
     }
 
-    async fn image(&self) -> Result<String, StartFailure> {
-        let image = self.container.image.clone().unwrap_or_default();
-        if !is_reference(&image) {
+    /// Has the image of the container at hand, and those whose files are among its volumes.
+    async fn images(&mut self) -> Result<String, StartFailure> {
+        let container = self.container.clone();
+        let has_command = container.command.iter().chain(&container.args).any(|list| !list.is_empty());
+        let own = container.image.as_deref().unwrap_or_default();
+        let id = self.image(own, container.image_pull_policy.as_deref(), has_command).await?;
+        for mount in container.volume_mounts.iter().flatten() {
+            let volume = self.volumes.get(&mount.name).and_then(|volume| volume.image.clone());
+            let Some((mut image, policy)) = volume else { continue };
+            image.image_ref = self.image(&image.image, policy.as_deref(), true).await?;
+            self.volumes.entry(mount.name.clone()).or_default().image = Some((image, policy));
+        }
+        Ok(id)
+    }
+
+    async fn image(&self, image: &str, policy: Option<&str>, has_command: bool) -> Result<String, StartFailure> {
+        if !is_reference(image) {
             let text = format!(
                 "Failed to apply default image tag \"{image}\": couldn't parse image name \"{image}\": invalid \
                  reference format"
@@ -88,13 +102,12 @@ impl Start {
             self.event(true, "InspectFailed", text.clone());
             return Err(StartFailure::InvalidImageName(text));
         }
-        let has_command = self.container.command.iter().chain(&self.container.args).any(|list| !list.is_empty());
-        let mut request = ImageRequest { image: image.clone(), has_command, pull_secrets: Vec::new() };
+        let mut request = ImageRequest { image: image.to_owned(), has_command, pull_secrets: Vec::new() };
         let present = self.shared.runtime.image_status(&request).await;
         let present = present.map_err(|error| StartFailure::Inspect(error.to_string()))?;
-        let latest = !image.contains('@') && image_tag(&image).is_none_or(|tag| tag == "latest");
+        let latest = !image.contains('@') && image_tag(image).is_none_or(|tag| tag == "latest");
         let default = if latest { "Always" } else { "IfNotPresent" };
-        match (self.container.image_pull_policy.as_deref().unwrap_or(default), present) {
+        match (policy.unwrap_or(default), present) {
             ("IfNotPresent" | "Never", Some(id)) => {
                 self.event(false, "Pulled", format!("Container image \"{image}\" already present on machine"));
                 return Ok(id);
@@ -195,19 +208,19 @@ impl Start {
         mounts.push(Mount {
             container_path: message_path.unwrap_or(TERMINATION_LOG).into(),
             host_path: message_file.clone(),
-            read_only: false,
+            ..Mount::default()
         });
         if !mounts.iter().any(|mount| mount.container_path.as_os_str() == "/etc/hosts") {
             let hosts = shared.pod_dir(uid).join("etc-hosts");
             std::fs::write(&hosts, hosts_file(pod, &self.ips, &self.sandbox.1)).map_err(|error| error.to_string())?;
-            mounts.push(Mount { container_path: "/etc/hosts".into(), host_path: hosts, read_only: false });
+            mounts.push(Mount { container_path: "/etc/hosts".into(), host_path: hosts, ..Mount::default() });
         }
         let dns = &self.sandbox.1.dns;
         // An engine makes this file itself; without one the container sees the node's unless it gets its own.
         if shared.runtime.shares_host_network() && *dns != Resolver::of_node(shared.dns.resolv_conf.as_deref()) {
             let file = shared.pod_dir(uid).join("resolv.conf");
             std::fs::write(&file, dns.text()).map_err(|error| error.to_string())?;
-            mounts.push(Mount { container_path: "/etc/resolv.conf".into(), host_path: file, read_only: false });
+            mounts.push(Mount { container_path: "/etc/resolv.conf".into(), host_path: file, ..Mount::default() });
         }
         let config = ContainerConfig {
             name: container.name.clone(),

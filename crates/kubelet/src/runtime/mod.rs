@@ -108,6 +108,19 @@ pub struct Mount {
     pub host_path: PathBuf,
     /// Whether it can't be written to.
     pub read_only: bool,
+    /// An image whose files these are, instead of the node's.
+    pub image: Option<MountImage>,
+}
+
+/// The files of an image at a place in the container.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MountImage {
+    /// The image as the pod names it.
+    pub image: String,
+    /// The image as [`Runtime::pull`] resolved it.
+    pub image_ref: String,
+    /// Which part of it; empty for all.
+    pub sub_path: String,
 }
 
 /// What keeps a container from calling the kernel, or from the node's files.
@@ -269,6 +282,8 @@ pub struct ImageRecord {
     pub id: String,
     /// Its names, if it has any.
     pub names: Vec<String>,
+    /// Its names by digest.
+    pub digests: Vec<String>,
     /// How many bytes it takes.
     pub size: u64,
     /// The engine needs it itself.

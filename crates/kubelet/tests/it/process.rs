@@ -80,6 +80,7 @@ async fn a_container_has_its_own_processes_files_and_name() {
         container_path: container_path.into(),
         host_path: volume.clone(),
         read_only,
+        image: None,
     };
     let mut config = script(
         "echo pid $$; hostname; cat /var/run/secrets/it/greeting; touch /var/run/secrets/it/x 2>&1 || echo read-only; \

@@ -113,6 +113,17 @@ async fn a_node_that_was_just_labelled_takes_the_pod() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn files_of_an_image_need_an_engine() {
+    let Some(world) = World::new("image-volume").await else { return };
+    let spec = sleeper(json!({"volumes": [{"name": "v", "image": {"reference": "files:v1"}}],
+        "volumeMounts": [{"name": "v", "mountPath": "/v", "subPath": "a"}]}));
+    world.create("files", spec).await;
+    let pod = world.until("files", |pod| waiting(pod).0 == "CreateContainerError").await;
+    assert_eq!(waiting(&pod).1, "the process runtime has no images: there are no files of \"files:v1\"");
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn names_are_resolved_as_the_pod_says() {
     let Some(world) = World::new("dns").await else { return };
     let mut spec = sleeper(json!({"command": ["cat", "/etc/resolv.conf"], "dnsPolicy": "None", "dnsConfig":

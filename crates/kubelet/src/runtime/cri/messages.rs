@@ -144,6 +144,11 @@ pub(super) fn container_config(pod: &SandboxConfig, config: &ContainerConfig) ->
                 container_path: mount.container_path.display().to_string(),
                 host_path: mount.host_path.display().to_string(),
                 readonly: mount.read_only,
+                image: mount.image.as_ref().map(|image| wire::ImageSpec {
+                    image: image.image_ref.clone(),
+                    user_specified_image: image.image.clone(),
+                }),
+                image_sub_path: mount.image.as_ref().map(|image| image.sub_path.clone()).unwrap_or_default(),
             })
             .collect(),
         labels: config.labels.clone().into_iter().collect(),

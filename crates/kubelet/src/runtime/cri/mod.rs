@@ -302,6 +302,7 @@ impl Runtime for Cri {
             let images = images.map(|image| ImageRecord {
                 id: image.id,
                 names: image.repo_tags,
+                digests: image.repo_digests,
                 size: image.size,
                 pinned: image.pinned,
             });

@@ -20,7 +20,7 @@ use tokio::net::UnixListener;
 
 use super::*;
 use crate::{
-    runtime::{Profile, Security},
+    runtime::{Mount, MountImage, Profile, Security},
     testing::temporary,
 };
 
@@ -127,6 +127,16 @@ fn what_a_container_may_do() {
     assert!(own.masked_paths.is_empty() && own.readonly_paths.is_empty());
     assert_eq!((own.run_as_username.as_str(), own.seccomp.unwrap().profile_type), ("nobody", 0));
     assert_eq!(own.apparmor, Some(wire::SecurityProfile { profile_type: 2, localhost_ref: "strict".into() }));
+}
+
+#[test]
+fn files_of_an_image() {
+    let image = MountImage { image: "i:v1".into(), image_ref: "sha256:1".into(), sub_path: "a".into() };
+    let mounts = vec![Mount { container_path: "/i".into(), read_only: true, image: Some(image), ..Mount::default() }];
+    let config = ContainerConfig { mounts, ..ContainerConfig::default() };
+    let mount = container_config(&SandboxConfig::default(), &config).mounts.remove(0);
+    let spec = wire::ImageSpec { image: "sha256:1".into(), user_specified_image: "i:v1".into() };
+    assert_eq!((mount.image, mount.image_sub_path.as_str(), mount.host_path.as_str()), (Some(spec), "a", ""));
 }
 
 #[test]

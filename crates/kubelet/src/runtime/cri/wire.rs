@@ -202,6 +202,8 @@ messages! {
         #[prost(string, tag = "1")] container_path: String,
         #[prost(string, tag = "2")] host_path: String,
         #[prost(bool, tag = "3")] readonly: bool,
+        #[prost(message, optional, tag = "9")] image: Option<ImageSpec>,
+        #[prost(string, tag = "10")] image_sub_path: String,
     }
     ContainerMessage {
         #[prost(message, optional, tag = "1")] metadata: Option<ContainerMetadata>,

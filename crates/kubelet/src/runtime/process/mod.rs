@@ -132,6 +132,10 @@ impl Process {
             let text = "this machine allows no mount namespaces, so that no volume can be at its place";
             return Err(RuntimeError::Failed(text.to_owned()));
         }
+        if let Some(image) = config.mounts.iter().find_map(|mount| mount.image.as_ref()) {
+            let text = format!("the process runtime has no images: there are no files of \"{}\"", image.image);
+            return Err(RuntimeError::Failed(text));
+        }
         let mut env = vec![("PATH".to_owned(), PATH.to_owned()), ("HOSTNAME".to_owned(), pod.hostname.clone())];
         env.extend((config.tty).then(|| ("TERM".to_owned(), "xterm".to_owned())));
         if !config.env.iter().any(|(name, _)| name == "HOME") {
