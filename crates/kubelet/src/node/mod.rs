@@ -16,6 +16,7 @@ mod security;
 mod shared;
 mod start;
 pub mod statics;
+pub(crate) mod storage;
 mod worker;
 
 use std::{
@@ -156,7 +157,9 @@ impl Node {
                         self.reconcile(&namespace, &name, &node, &health, &mut workers).await;
                     }
                     let (signals, now) = self.look_at_machine().await;
-                    self.evict(&signals, &workers);
+                    if !self.evict_for_storage(&workers).await {
+                        self.evict(&signals, &workers);
+                    }
                     let old = clock.monotonic().since(reported) >= register::STATUS_REPORT_FREQUENCY;
                     if now != health || old {
                         let report =

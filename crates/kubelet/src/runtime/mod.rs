@@ -315,6 +315,8 @@ pub struct ContainerStats {
     pub memory_bytes: u64,
     /// Its processes and threads, where the runtime knows.
     pub processes: u64,
+    /// What its own files take of the disk, in bytes; its logs and volumes are not among them.
+    pub disk_bytes: u64,
     /// When this was measured.
     pub at: Option<Timestamp>,
 }

@@ -124,6 +124,28 @@ async fn files_of_an_image_need_an_engine() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_fills_the_disk_goes() {
+    let Some(world) = World::new("fills").await else { return };
+    let limits = |size: &str| json!({"limits": {"ephemeral-storage": size}});
+    let writes = |file: &str| sh(&format!("head -c 1000000 /dev/zero > {file}; exec sleep 1000"));
+    let volume = json!({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "100k"}}], "command": writes("/v/file"),
+        "volumeMounts": [{"name": "v", "mountPath": "/v"}]});
+    let volume = ("volume", volume, "Usage of EmptyDir volume \"v\" exceeds the limit \"100k\". ");
+    let own = json!({"resources": limits("500Ki"), "command": writes("/var/file")});
+    let total = "Pod ephemeral local storage usage exceeds the total limit of containers 500Ki. ";
+    world.create("modest", sleeper(json!({"resources": limits("100Mi"), "command": writes("/var/file")}))).await;
+    for (name, extra, message) in [volume, ("own", own, total)] {
+        world.create(name, sleeper(extra)).await;
+        let pod = world.until(name, |pod| phase(pod) == "Failed").await;
+        let status = pod.status.unwrap();
+        assert_eq!((status.reason.as_deref(), status.message.as_deref()), (Some("Evicted"), Some(message)));
+    }
+    let modest = world.pods().get("modest").await.unwrap();
+    assert_eq!(phase(&modest), "Running");
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn names_are_resolved_as_the_pod_says() {
     let Some(world) = World::new("dns").await else { return };
     let mut spec = sleeper(json!({"command": ["cat", "/etc/resolv.conf"], "dnsPolicy": "None", "dnsConfig":

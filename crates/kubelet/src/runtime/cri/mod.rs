@@ -404,6 +404,7 @@ impl Runtime for Cri {
                         cpu_nanos: value(cpu.usage_core_nano_seconds),
                         cpu_nano_cores: cpu.usage_nano_cores.map(|cores| cores.value),
                         memory_bytes: value(usage.memory.unwrap_or_default().working_set_bytes),
+                        disk_bytes: value(usage.writable_layer.unwrap_or_default().used_bytes),
                         at,
                         ..ContainerStats::default()
                     })

@@ -301,7 +301,10 @@ messages! {
     RemoveImageRequest { #[prost(message, optional, tag = "1")] image: Option<ImageSpec>, }
     ImageFsInfoRequest {}
     FilesystemIdentifier { #[prost(string, tag = "1")] mountpoint: String, }
-    FilesystemUsage { #[prost(message, optional, tag = "2")] fs_id: Option<FilesystemIdentifier>, }
+    FilesystemUsage {
+        #[prost(message, optional, tag = "2")] fs_id: Option<FilesystemIdentifier>,
+        #[prost(message, optional, tag = "3")] used_bytes: Option<UInt64Value>,
+    }
     ImageFsInfoResponse { #[prost(message, repeated, tag = "1")] image_filesystems: Vec<FilesystemUsage>, }
     ImageStatusResponse { #[prost(message, optional, tag = "1")] image: Option<Image>, }
     AuthConfig {
@@ -329,6 +332,7 @@ messages! {
         #[prost(message, optional, tag = "1")] attributes: Option<ContainerAttributes>,
         #[prost(message, optional, tag = "2")] cpu: Option<CpuUsage>,
         #[prost(message, optional, tag = "3")] memory: Option<MemoryUsage>,
+        #[prost(message, optional, tag = "4")] writable_layer: Option<FilesystemUsage>,
     }
     ListContainerStatsResponse { #[prost(message, repeated, tag = "1")] stats: Vec<ContainerUsage>, }
 }

@@ -309,8 +309,9 @@ impl Container {
         let (cpu_nanos, memory_bytes) = self.group.usage().or_else(|| process_usage(pid))?;
         let (pod_uid, name) = (self.pod_uid.clone(), self.name.clone());
         let processes = self.group.processes().unwrap_or(1);
+        let disk_bytes = crate::node::storage::bytes(&self.spec.dir.join("upper"));
         let at = Some(now);
-        Some(ContainerStats { pod_uid, name, cpu_nanos, cpu_nano_cores: None, memory_bytes, processes, at })
+        Some(ContainerStats { pod_uid, name, cpu_nanos, cpu_nano_cores: None, memory_bytes, processes, disk_bytes, at })
     }
 
     fn exec_command(&self, shim: &Path, argv: &[String], tty: bool, ids: &SharedIds) -> Result<Command, RuntimeError> {
