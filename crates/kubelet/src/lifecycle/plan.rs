@@ -16,7 +16,7 @@ impl Lifecycle {
         self.notice_the_end(now);
         if self.termination.is_some() {
             self.plan_the_end(now, &mut actions);
-        } else if self.ground_is_laid(now, &mut actions) {
+        } else if self.ground_is_laid(now, &mut actions) && !self.plan_restart_of_all(now, &mut actions) {
             self.plan_containers(now, &mut actions);
             self.plan_resizes(now, &mut actions);
         }

@@ -62,6 +62,8 @@ pub(super) struct Slot {
     pub(super) probers: Vec<Prober>,
     /// The post-start hook failed: the container is to be ended.
     pub(super) hook_failed: bool,
+    /// It is being ended because all of the pod are to be started anew.
+    pub(super) replaced: bool,
     /// The resources that it runs with.
     pub(super) actual: Option<ResourceRequirements>,
     /// Others that it is being given.
@@ -166,6 +168,7 @@ impl Slot {
             pull_failed: None,
             probers: Vec::new(),
             hook_failed: false,
+            replaced: false,
             actual: None,
             resizing: None,
             resize_error: None,

@@ -26,3 +26,41 @@ fn a_container_starts_when_the_hook_of_the_one_before_is_done() {
     play.wait(1);
     assert_eq!(ready(&mut play), [false, true, true]);
 }
+
+/// One container says by its code that all are to begin anew: with the init containers, at once and in place.
+#[test]
+fn one_may_restart_all() {
+    let rules = json!([{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [88]}}]);
+    let mut play = Play::new(json!({"restartPolicy": "Never",
+        "initContainers": [{"name": "init", "image": "i"}],
+        "containers": [
+            {"name": "watcher", "image": "i", "restartPolicy": "Never", "restartPolicyRules": rules},
+            {"name": "worker", "image": "i"}]}));
+    play.settle();
+    play.exit("init", 0);
+    let restarting = |play: &mut Play| {
+        let conditions = play.status().conditions.unwrap();
+        conditions.iter().find(|c| c.type_ == "AllContainersRestarting").unwrap().status.clone()
+    };
+    assert_eq!(restarting(&mut play), "False");
+    play.trace.clear();
+    play.exit("watcher", 88);
+    check(&play.trace, "0 Killing: killing\n0 kill worker 0s");
+    assert_eq!(restarting(&mut play), "True");
+    play.trace.clear();
+    play.exit("worker", 137);
+    check(&play.trace, "0 start init 1");
+    let status = play.status();
+    assert_ne!(status.phase.as_deref(), Some("Failed"), "{status:?}");
+    assert_eq!(restarting(&mut play), "False");
+    let worker = &status.container_statuses.as_ref().unwrap()[1];
+    let last = worker.last_state.as_ref().unwrap().terminated.as_ref().unwrap();
+    assert_eq!((worker.restart_count, last.reason.as_deref()), (1, Some("RestartingAllContainers")));
+    play.exit("init", 0);
+    check(&play.trace, "0 start init 1\n0 start watcher 1\n0 start worker 1");
+    assert_eq!(play.status().phase.as_deref(), Some("Running"));
+    // Any other code is the end.
+    play.exit("watcher", 1);
+    play.exit("worker", 0);
+    assert_eq!(play.status().phase.as_deref(), Some("Failed"));
+}
