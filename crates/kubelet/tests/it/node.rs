@@ -183,3 +183,30 @@ async fn static_pods_are_mirrored_and_a_node_that_returns_goes_on() {
     assert!(said.contains("200 OK") && said.contains("said"), "{said}");
     world.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_it_is_and_what_it_sees_is_as_the_pod_says() {
+    let Some(world) = World::new("sees").await else { return };
+    let script = "id -u; id -g; touch /etc/x 2>/dev/null || echo read-only; cat /me/name; echo; cat /me/labels; echo; \
+                  echo kept > /deep/file; ls /whole; cat /whole/$POD/file";
+    let mount = |name: &str, path: &str| json!({"name": name, "mountPath": path});
+    let (whole, mut deep) = (mount("v", "/whole"), mount("v", "/deep"));
+    deep["subPathExpr"] = json!("$(POD)");
+    let field = |path: &str| json!({"fieldPath": path});
+    let items = json!([{"path": "name", "fieldRef": field("metadata.name")},
+                       {"path": "labels", "fieldRef": field("metadata.labels")}]);
+    let spec = json!({"restartPolicy": "Never", "automountServiceAccountToken": false,
+        "securityContext": {"runAsUser": 1234, "runAsGroup": 2345, "fsGroup": 2345},
+        "containers": [{"name": "c", "image": "busybox", "command": sh(script),
+            "env": [{"name": "POD", "valueFrom": {"fieldRef": field("metadata.name")}}],
+            "securityContext": {"readOnlyRootFilesystem": true},
+            "volumeMounts": [mount("me", "/me"), whole, deep]}],
+        "volumes": [{"name": "me", "downwardAPI": {"items": items}}, {"name": "v", "emptyDir": {}}]});
+    world.create("sees", spec).await;
+    let pod = world.until("sees", |pod| matches!(phase(pod), "Succeeded" | "Failed")).await;
+    if world.shared.runtime().limitations().iter().any(|text| text.starts_with("no user namespaces")) {
+        let expected = "1234\n2345\nread-only\nsees\napp=\"sees\"\nsees\nkept\n";
+        assert_eq!((phase(&pod), world.log("sees", "c", 0).as_str()), ("Succeeded", expected), "{:?}", pod.status);
+    }
+    world.end().await;
+}
