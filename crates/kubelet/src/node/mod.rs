@@ -43,9 +43,10 @@ use worker::{Desired, Worker};
 use crate::{
     dirty::Dirty,
     lifecycle::{resize_message, same_resources, with_resources_of},
+    runtime::RuntimeError,
 };
 
-/// How long after a registration that failed it is tried again.
+/// How long after a registration that failed, or an engine that did not answer, it is tried again.
 const REGISTER_RETRY: Duration = Duration::from_secs(1);
 /// How often volumes that show objects are made anew.
 pub const SYNC_FREQUENCY: Duration = Duration::from_secs(60);
@@ -121,7 +122,17 @@ impl Node {
         let lease = register::keep_lease(shared.client.clone(), name, node_uid.clone(), clock.clone());
         let lease = tokio::spawn(lease);
         tokio::join!(self.pods.wait_for_sync(), self.services.wait_for_sync(), self.nodes.wait_for_sync());
-        self.sort_left_over().await;
+        // Who doesn't know what runs already must not start it a second time.
+        let sorted = async {
+            while let Err(error) = self.sort_left_over().await {
+                shared.log(&format!("cannot find out what runs already, trying again: {error}"));
+                clock.sleep(REGISTER_RETRY).await;
+            }
+        };
+        let mut goes_on = tokio::select! {
+            () = sorted => true,
+            () = stop.stopped() => false,
+        };
 
         let mut workers = Workers::new();
         let mut conditions = registered.status.clone().and_then(|status| status.conditions).unwrap_or_default();
@@ -132,9 +143,9 @@ impl Node {
         let mut look_at_images = clock.sleep(IMAGE_GC);
         let mut images = ImageGc::default();
         let mut statics = BTreeMap::new();
-        loop {
+        while goes_on {
             tokio::select! {
-                () = stop.stopped() => break,
+                () = stop.stopped() => goes_on = false,
                 () = dirty.notified() => {
                     for (namespace, name) in dirty.take() {
                         self.reconcile(&namespace, &name, &node, &health, &mut workers).await;
@@ -281,12 +292,9 @@ impl Node {
     }
 
     /// What an earlier life of the node has left: what belongs to a pod of now waits for its worker, the rest ends.
-    async fn sort_left_over(&self) {
+    async fn sort_left_over(&self) -> Result<(), RuntimeError> {
         let runtime = &self.shared.runtime;
-        let left = match runtime.left_over().await {
-            Ok(left) => left,
-            Err(error) => return self.shared.log(&format!("cannot find out what runs already: {error}")),
-        };
+        let left = runtime.left_over().await?;
         let pods = self.pods.lister().list(&Selector::default());
         let mut wanted: BTreeSet<String> = pods.iter().filter_map(|pod| pod.metadata.uid.clone()).collect();
         wanted.extend(self.static_pods.iter().flat_map(|dir| statics::read(dir, &self.shared.name).into_keys()));
@@ -298,6 +306,7 @@ impl Node {
                 self.shared.log(&format!("cannot end what runs of pod {}, which is gone: {error}", one.pod_uid));
             }
         }
+        Ok(())
     }
 
     /// The pods that hold resources of the node.

@@ -1,9 +1,10 @@
-//! A runtime that can't stop what it is told to at first, and never gets an image: processes all the same.
+//! A runtime that fails at first to tell what is left over and to stop what it is told to, and never gets an image:
+//! processes all the same.
 
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -12,7 +13,7 @@ use capstan_api::options::DeleteOptions;
 use capstan_kubelet::{
     lifecycle::Exit,
     runtime::{
-        Answer, ContainerConfig, ContainerRecord, ContainerStats, ExecConfig, ImageRequest, Limits, Runtime,
+        Answer, ContainerConfig, ContainerRecord, ContainerStats, ExecConfig, ImageRequest, LeftOver, Limits, Runtime,
         RuntimeError, Sandbox, SandboxConfig, Streaming,
     },
 };
@@ -26,6 +27,10 @@ struct Faulty {
     inner: Arc<dyn Runtime>,
     /// How often containers and sandboxes were to be stopped.
     stops: [AtomicUsize; 2],
+    /// How often it was asked what is left over.
+    asked: AtomicUsize,
+    /// Whether that was ended.
+    ended: AtomicBool,
 }
 
 impl Faulty {
@@ -64,6 +69,10 @@ impl Runtime for Faulty {
         self.inner.run_sandbox(config)
     }
     fn stop_sandbox<'a>(&'a self, sandbox: &'a str) -> Answer<'a, ()> {
+        if sandbox == "left" {
+            self.ended.store(true, Ordering::SeqCst);
+            return Box::pin(async { Ok(()) });
+        }
         self.stop(0, self.inner.stop_sandbox(sandbox))
     }
     fn create_container<'a>(
@@ -88,6 +97,13 @@ impl Runtime for Faulty {
     }
     fn update_limits<'a>(&'a self, id: &'a str, limits: &'a Limits) -> Answer<'a, ()> {
         self.inner.update_limits(id, limits)
+    }
+    fn left_over(&self) -> Answer<'_, Vec<LeftOver>> {
+        let first = self.asked.fetch_add(1, Ordering::SeqCst) == 0;
+        let sandbox = Sandbox { id: "left".to_owned(), ips: Vec::new() };
+        let left = LeftOver { pod_uid: "gone".to_owned(), sandbox, ..LeftOver::default() };
+        let failed = RuntimeError::Failed("the engine is being restarted".to_owned());
+        Box::pin(async move { if first { Err(failed) } else { Ok(vec![left]) } })
     }
     fn containers(&self) -> Answer<'_, Vec<ContainerRecord>> {
         self.inner.containers()
@@ -116,7 +132,12 @@ impl Runtime for Faulty {
 async fn what_could_not_be_stopped_is_stopped_later_and_nobody_waits_for_an_image_in_vain() {
     let dir = directory("faulty");
     let Some(inner) = processes(&dir).await else { return };
-    let runtime = Arc::new(Faulty { inner, stops: [const { AtomicUsize::new(0) }; 2] });
+    let runtime = Arc::new(Faulty {
+        inner,
+        stops: Default::default(),
+        asked: AtomicUsize::new(0),
+        ended: AtomicBool::new(false),
+    });
     let world = World::with(dir, runtime.clone()).await;
     let spec = |policy: &str| {
         json!({"automountServiceAccountToken": false, "terminationGracePeriodSeconds": 600, "containers": [{"name": "c",
@@ -124,6 +145,7 @@ async fn what_could_not_be_stopped_is_stopped_later_and_nobody_waits_for_an_imag
     };
     world.create("stubborn", spec("IfNotPresent")).await;
     world.until("stubborn", ready).await;
+    assert!(runtime.ended.load(Ordering::SeqCst), "nothing is started before it is known what runs already");
     let now = DeleteOptions { grace_period_seconds: Some(1), ..DeleteOptions::default() };
     world.pods().delete("stubborn", &now).await.unwrap();
     // Its image never comes; still it ends at once, not after its grace period.

@@ -279,7 +279,8 @@ impl Runtime for Cri {
             for mut sandbox in self.call(wire::ListPodSandboxRequest {}).await?.items {
                 let Some(pod_uid) = sandbox.labels.remove(POD_UID) else { continue };
                 if sandbox.state != wire::READY {
-                    self.stop_sandbox(&sandbox.id).await?;
+                    // Nothing runs in it; that it can't be taken away must not keep the node from its work.
+                    let _ = self.stop_sandbox(&sandbox.id).await;
                     continue;
                 }
                 let (own, others): (Vec<_>, Vec<_>) =
