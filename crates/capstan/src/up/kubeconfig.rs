@@ -10,8 +10,8 @@ use crate::server::write_private;
 const LISTS: [&str; 3] = ["clusters", "users", "contexts"];
 
 /// Puts the entries of one kubeconfig into the file and makes its context the current one. Entries of the same names
-/// are replaced, all others stay as they are. Gives the context that was current before; `left` if that is the same one,
-/// which then is of an earlier life that could not take it out.
+/// are replaced, all others stay as they are. Gives the context that was current before; `left` if that is the same
+/// one, which then is of an earlier life that could not take it out.
 pub(super) fn merge(file: &Path, own: &str, left: &str) -> Result<String, String> {
     let mut config = read(file)?;
     let own = yaml::parse(own.as_bytes()).map_err(|error| error.to_string())?;

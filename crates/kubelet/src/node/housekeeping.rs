@@ -27,8 +27,8 @@ impl Node {
         }
     }
 
-    /// How the machine is: what is left of it, of the disk that images are on too where there are any, or what those say
-    /// who were named instead; whether it can run pods, and its images.
+    /// How the machine is: what is left of it, of the disk that images are on too where there are any, or what those
+    /// say who were named instead; whether it can run pods, and its images.
     pub(super) async fn look_at_machine(&self) -> (Signals, Health) {
         let runtime = &self.shared.runtime;
         let there = runtime.images().await.ok().flatten();
