@@ -1,10 +1,13 @@
 //! The environment of a container: services, config maps, secrets, fields of the pod, and `$(VAR)` in all of it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod, Secret, Service};
 
-use crate::downward::{self, Facts};
+use crate::{
+    downward::{self, Facts},
+    env_file,
+};
 
 /// What the environment of a container is made of. Objects that are not there are `None`.
 #[derive(Debug, Default)]
@@ -15,6 +18,8 @@ pub struct Ingredients {
     pub secrets: BTreeMap<String, Option<Secret>>,
     /// The services of the pod's namespace and the cluster's own.
     pub services: Vec<Service>,
+    /// The pod's volumes by name, and where on the node they are.
+    pub volumes: BTreeMap<String, PathBuf>,
 }
 
 /// The names of the config maps and secrets that a container's environment needs.
@@ -102,6 +107,21 @@ pub fn environment(
                             return Err(format!("couldn't find key {} in Secret {namespace}/{}", key.key, key.name));
                         }
                     }
+                } else if let Some(file) = &source.file_key_ref {
+                    let (volume, key) = (&file.volume_name, &file.key);
+                    let Some(place) = from.volumes.get(volume) else {
+                        return Err(format!("cannot find the volume \"{volume}\" referenced by FileKeyRef"));
+                    };
+                    let value = env_file::read(place, &file.path, key)?;
+                    if value.is_empty() {
+                        if file.optional == Some(true) {
+                            continue;
+                        }
+                        let path = place.join(&file.path);
+                        let path = path.display();
+                        return Err(format!("environment variable key \"{key}\" not found in file \"{path}\""));
+                    }
+                    value
                 } else {
                     continue;
                 }
@@ -173,6 +193,18 @@ fn service_variables(services: &[Service], namespace: &str, links: bool) -> BTre
     all
 }
 
+/// A command with what the container's own variables say, as far as that stands in its spec.
+#[must_use]
+pub fn expand_static(command: &[String], container: &Container) -> Vec<String> {
+    let known: BTreeMap<&str, &str> = container
+        .env
+        .iter()
+        .flatten()
+        .map(|var| (var.name.as_str(), var.value.as_deref().unwrap_or_default()))
+        .collect();
+    command.iter().map(|word| expand(word, |name| known.get(name).map(|value| (*value).to_owned()))).collect()
+}
+
 /// Replaces `$(NAME)` by what is known of it; `$$` is a dollar sign, and what is not known stays as it is.
 #[must_use]
 pub fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> String {
@@ -223,6 +255,15 @@ mod tests {
         }
     }
 
+    #[test]
+    fn variables_in_a_probe() {
+        let container: Container = serde_json::from_value(json!({"name": "c", "env": [{"name": "PORT", "value": "80"},
+            {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]}))
+        .unwrap();
+        let command = ["check", ":$(PORT)", "<$(IP)>", "$(OTHER)"].map(str::to_owned);
+        assert_eq!(expand_static(&command, &container), ["check", ":80", "<>", "$(OTHER)"]);
+    }
+
     fn check(container: Value, expected: Result<&[&str], &str>) {
         let pod: Pod =
             serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "ns", "labels": {"a": "b"}},
@@ -237,6 +278,7 @@ mod tests {
             config_maps: [("m".to_owned(), Some(serde_json::from_value(map).unwrap()))].into(),
             secrets: [("s".to_owned(), Some(serde_json::from_value(secret).unwrap()))].into(),
             services: vec![serde_json::from_value(service).unwrap()],
+            volumes: [("v".to_owned(), PathBuf::from("/"))].into(),
         };
         let facts = Facts { pod_ips: vec!["10.1.1.1".into()], ..Facts::default() };
         let got = environment(&pod, &container, &facts, &from);
@@ -268,6 +310,12 @@ mod tests {
             json!({"name": "c", "env": [{"name": "N", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "no"}}}]}),
             Err("couldn't find key no in ConfigMap ns/m"),
         );
+        let file = |volume: &str| {
+            let source = json!({"volumeName": volume, "path": "no-such-file", "key": "k"});
+            json!({"name": "c", "env": [{"name": "N", "valueFrom": {"fileKeyRef": source}}]})
+        };
+        check(file("v"), Err("couldn't parse env file"));
+        check(file("w"), Err("cannot find the volume \"w\" referenced by FileKeyRef"));
         check(json!({"name": "c", "envFrom": [{"secretRef": {"name": "no"}}]}), Err("secret \"no\" not found"));
     }
 }

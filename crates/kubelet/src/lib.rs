@@ -6,6 +6,7 @@
 mod dirty;
 pub mod downward;
 pub mod env;
+mod env_file;
 pub mod lifecycle;
 pub mod logs;
 pub mod metrics;

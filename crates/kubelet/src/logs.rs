@@ -153,6 +153,26 @@ pub fn rotate(path: &Path, now: Timestamp) -> io::Result<PathBuf> {
     Ok(moved.into())
 }
 
+/// What a container's directory holds, by the attempt that it is of: `3.log`, `3.log.20260101000000`, `3.termination`.
+fn of_attempts(dir: &Path) -> impl Iterator<Item = (u32, PathBuf)> {
+    let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    files.filter_map(|file| Some((file.file_name().to_str()?.split('.').next()?.parse().ok()?, file.path())))
+}
+
+/// The last attempt of a container that has a log in its directory.
+#[must_use]
+pub fn last_attempt(dir: &Path) -> Option<u32> {
+    of_attempts(dir).map(|(attempt, _)| attempt).max()
+}
+
+/// Deletes what attempts before that one left in a container's directory.
+pub fn forget(dir: &Path, before: u32) {
+    for (_, path) in of_attempts(dir).filter(|(attempt, _)| *attempt < before) {
+        // What stays is tried again at the next start.
+        let _ = std::fs::remove_file(path);
+    }
+}
+
 fn entries(out: &mut Vec<u8>, now: Timestamp, stream: Stream, line: &[u8], full: bool) {
     let mut rest = line;
     while rest.len() > MAX_ENTRY {
@@ -376,5 +396,19 @@ mod tests {
         let files = std::fs::read_dir(&*dir).unwrap().count();
         assert_eq!(files, MAX_LOG_FILES);
         assert!(std::fs::metadata(&path).unwrap().len() <= MAX_LOG_SIZE);
+    }
+
+    #[test]
+    fn old_attempts_are_forgotten() {
+        let dir = crate::testing::temporary("attempts");
+        assert_eq!(last_attempt(&dir.join("none")), None);
+        for name in ["0.log", "9.log", "9.log.20260101000000", "10.log", "10.log.20260101000000", "11.log", "other"] {
+            std::fs::write(dir.join(name), "").unwrap();
+        }
+        assert_eq!(last_attempt(&dir), Some(11));
+        forget(&dir, 10);
+        let mut left: Vec<_> = std::fs::read_dir(&*dir).unwrap().map(|file| file.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["10.log", "10.log.20260101000000", "11.log", "other"]);
     }
 }

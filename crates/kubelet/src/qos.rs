@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use capstan_api::Quantity;
-use k8s_openapi::api::core::v1::{Container, PodSpec};
+use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceRequirements};
 
 /// A map of resources as the API has it.
 type Resources = BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>;
@@ -48,9 +48,22 @@ pub fn qos_class(spec: &PodSpec) -> &'static str {
 /// of its init containers needs beside the sidecars before it, whichever is more, and its overhead.
 #[must_use]
 pub fn requested_milli(spec: &PodSpec, resource: &str) -> i64 {
+    total_milli(spec, resource, |resources| resources.requests.as_ref())
+}
+
+/// What a pod may have of a resource in all, counted the same way; nothing when no container of it says.
+#[must_use]
+pub fn limit(spec: &PodSpec, resource: &str) -> Option<Quantity> {
+    let containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+    let mut said = containers.filter_map(|container| container.resources.as_ref()?.limits.as_ref()?.get(resource));
+    let format = quantity(said.next()?).format();
+    Some(Quantity::new(total_milli(spec, resource, |resources| resources.limits.as_ref()) / 1000, format))
+}
+
+fn total_milli(spec: &PodSpec, resource: &str, which: fn(&ResourceRequirements) -> Option<&Resources>) -> i64 {
     let milli =
         |map: Option<&Resources>| map.and_then(|map| map.get(resource)).map_or(0, |q| quantity(q).milli_value());
-    let of = |container: &Container| milli(container.resources.as_ref().and_then(|r| r.requests.as_ref()));
+    let of = |container: &Container| milli(container.resources.as_ref().and_then(which));
     let mut sidecars = 0;
     let mut peak = 0;
     for init in spec.init_containers.iter().flatten() {
@@ -62,7 +75,7 @@ pub fn requested_milli(spec: &PodSpec, resource: &str) -> i64 {
         }
     }
     let regular: i64 = spec.containers.iter().map(of).sum();
-    let pod_level = spec.resources.as_ref().and_then(|r| r.requests.as_ref()).and_then(|map| map.get(resource));
+    let pod_level = spec.resources.as_ref().and_then(which).and_then(|map| map.get(resource));
     let containers = pod_level.map_or((regular + sidecars).max(peak), |q| quantity(q).milli_value());
     containers + milli(spec.overhead.as_ref())
 }

@@ -10,8 +10,9 @@ use crate::server::write_private;
 const LISTS: [&str; 3] = ["clusters", "users", "contexts"];
 
 /// Puts the entries of one kubeconfig into the file and makes its context the current one. Entries of the same names
-/// are replaced, all others stay as they are. Gives the context that was current before.
-pub(super) fn merge(file: &Path, own: &str) -> Result<String, String> {
+/// are replaced, all others stay as they are. Gives the context that was current before; `left` if that is the same
+/// one, which then is of an earlier life that could not take it out.
+pub(super) fn merge(file: &Path, own: &str, left: &str) -> Result<String, String> {
     let mut config = read(file)?;
     let own = yaml::parse(own.as_bytes()).map_err(|error| error.to_string())?;
     let fail = || format!("{} is not a kubeconfig: leave the file alone with --write-kubeconfig OTHER", file.display());
@@ -29,8 +30,10 @@ pub(super) fn merge(file: &Path, own: &str) -> Result<String, String> {
     }
     map.get_or_insert_with("apiVersion", || Value::from("v1"));
     map.get_or_insert_with("kind", || Value::from("Config"));
-    let before = map.get("current-context").and_then(Value::as_str).unwrap_or_default().to_owned();
-    if let Some(current) = own.get("current-context") {
+    let before = map.get("current-context").and_then(Value::as_str).unwrap_or_default();
+    let current = own.get("current-context");
+    let before = if current.and_then(Value::as_str) == Some(before) { left } else { before }.to_owned();
+    if let Some(current) = current {
         map.insert("current-context", current.clone());
     }
     replace(file, &config)?;
@@ -135,7 +138,9 @@ contexts: [{name: work, context: {cluster: work, user: work}}]
 current-context: work
 ";
         let file = file("theirs", theirs);
-        assert_eq!(merge(&file, OWN).unwrap(), "work");
+        assert_eq!(merge(&file, OWN, "").unwrap(), "work");
+        // A life that was killed has left its context there.
+        assert_eq!(merge(&file, OWN, "work").unwrap(), "work");
         assert_eq!(names(&file), "work,capstan work,capstan work,capstan capstan");
         let text = fs::read_to_string(&file).unwrap();
         assert!(text.contains("colors: true") && text.contains("command: login") && !text.contains("https://old"));
@@ -147,7 +152,7 @@ current-context: work
     #[test]
     fn a_file_that_is_not_there_is_made() {
         let file = file("new", "");
-        assert_eq!(merge(&file, OWN).unwrap(), "");
+        assert_eq!(merge(&file, OWN, "").unwrap(), "");
         assert_eq!(names(&file), "capstan capstan capstan capstan");
         // Whoever chose another context meanwhile keeps it.
         remove(&file, "other", "").unwrap();
@@ -159,7 +164,7 @@ current-context: work
     fn what_is_no_kubeconfig_is_left_alone() {
         for text in ["- a\n", "clusters: 3\n", "{"] {
             let file = file("wrong", text);
-            merge(&file, OWN).unwrap_err();
+            merge(&file, OWN, "").unwrap_err();
             assert_eq!(fs::read_to_string(&file).unwrap(), text);
             fs::remove_file(&file).unwrap();
         }

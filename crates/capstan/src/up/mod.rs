@@ -235,7 +235,8 @@ fn write_kubeconfig(running: &Running, flags: &Flags, place: &Place) -> Result<(
         },
     };
     let previous_context = if merged {
-        kubeconfig::merge(&file, &own)?
+        let left = State::read(&place.directory).filter(|left| left.merged && left.kubeconfig == file);
+        kubeconfig::merge(&file, &own, &left.map(|left| left.previous_context).unwrap_or_default())?
     } else {
         write_private(&file, &own)?;
         String::new()

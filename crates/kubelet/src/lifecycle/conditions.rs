@@ -9,6 +9,7 @@ use k8s_openapi::{
 use super::{
     Role, Slot,
     resize::{IN_PROGRESS, PENDING},
+    restart_all,
 };
 
 /// The conditions that belong to the node; all others are kept as they are.
@@ -16,7 +17,7 @@ const OWNED: [&str; 5] = ["PodReadyToStartContainers", "Initialized", "Ready", "
 
 /// Whether the node decides about a condition.
 fn is_own(kind: &str) -> bool {
-    OWNED.contains(&kind) || [PENDING, IN_PROGRESS].contains(&kind)
+    OWNED.contains(&kind) || [PENDING, IN_PROGRESS, restart_all::CONDITION].contains(&kind)
 }
 
 /// Whether a condition holds, and why not.

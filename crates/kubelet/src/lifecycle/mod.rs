@@ -14,6 +14,7 @@ mod phase;
 mod plan;
 mod probe;
 mod resize;
+mod restart_all;
 mod slot;
 mod status;
 #[cfg(test)]
@@ -261,6 +262,8 @@ pub struct Lifecycle {
     host_ips: Vec<String>,
     started_at: Timestamp,
     initialized: bool,
+    /// All containers are being ended to be started anew.
+    restarting: bool,
     termination: Option<Termination>,
     /// Why the node does not give the pod what its spec says now: reason and message.
     pending_resize: Option<(String, String)>,
@@ -291,6 +294,7 @@ impl Lifecycle {
             host_ips,
             started_at,
             initialized: false,
+            restarting: false,
             termination: None,
             pending_resize: None,
             resizing: false,

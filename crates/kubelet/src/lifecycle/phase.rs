@@ -1,8 +1,17 @@
 //! The phase that follows from the states of the containers, and whether a container is started again.
 
-use k8s_openapi::api::core::v1::{Container, ContainerStateTerminated, PodSpec};
+use k8s_openapi::api::core::v1::{Container, ContainerRestartRule, ContainerStateTerminated, PodSpec};
 
 use super::{Role, slot::Slot, slot::State};
+
+/// The first of a container's own rules that says something about a code.
+pub(super) fn matching_rule(container: &Container, code: i32) -> Option<&ContainerRestartRule> {
+    container.restart_policy_rules.iter().flatten().find(|rule| {
+        rule.exit_codes.as_ref().is_some_and(|codes| {
+            codes.values.as_ref().is_some_and(|values| values.contains(&code)) == (codes.operator == "In")
+        })
+    })
+}
 
 /// Whether a container that ended with `code` is started again: its own rules, its own policy, its pod's.
 #[must_use]
@@ -11,12 +20,7 @@ pub fn should_restart(container: &Container, spec: &PodSpec, role: Role, code: i
         return false;
     }
     if let Some(policy) = container.restart_policy.as_deref() {
-        let matches = container.restart_policy_rules.iter().flatten().any(|rule| {
-            rule.exit_codes.as_ref().is_some_and(|codes| {
-                codes.values.as_ref().is_some_and(|values| values.contains(&code)) == (codes.operator == "In")
-            })
-        });
-        return matches || policy == "Always" || (policy == "OnFailure" && code != 0);
+        return matching_rule(container, code).is_some() || policy == "Always" || (policy == "OnFailure" && code != 0);
     }
     match spec.restart_policy.as_deref() {
         Some("Never") => false,
@@ -51,7 +55,8 @@ pub(super) fn phase(slots: &[Slot], spec: &PodSpec, terminal: bool, initialized:
             (Role::Ephemeral, _) => {}
             (Role::Init, Standing::Stopped(end)) => {
                 let code = end.exit_code;
-                init_failed += i32::from(code != 0 && !should_restart(&slot.spec, spec, slot.role, code));
+                let for_good = slot.exited().is_some() && !should_restart(&slot.spec, spec, slot.role, code);
+                init_failed += i32::from(code != 0 && for_good);
             }
             (Role::Init, _) => pending_init += 1,
             (Role::Sidecar, Standing::Running) => {
@@ -66,8 +71,10 @@ pub(super) fn phase(slots: &[Slot], spec: &PodSpec, terminal: bool, initialized:
             (Role::Regular, Standing::Running) => running += 1,
             (Role::Regular, Standing::Stopped(end)) => {
                 stopped += 1;
-                for_good += i32::from(!should_restart(&slot.spec, spec, slot.role, end.exit_code));
-                succeeded += i32::from(slot.exited().is_some() && end.exit_code == 0);
+                // One that waits is to be started again, whatever its code was.
+                let ended = slot.exited().is_some();
+                for_good += i32::from(ended && !should_restart(&slot.spec, spec, slot.role, end.exit_code));
+                succeeded += i32::from(ended && end.exit_code == 0);
             }
             (Role::Regular, Standing::Waiting) => waiting += 1,
         }

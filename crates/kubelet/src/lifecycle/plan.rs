@@ -16,7 +16,7 @@ impl Lifecycle {
         self.notice_the_end(now);
         if self.termination.is_some() {
             self.plan_the_end(now, &mut actions);
-        } else if self.ground_is_laid(now, &mut actions) {
+        } else if self.ground_is_laid(now, &mut actions) && !self.plan_restart_of_all(now, &mut actions) {
             self.plan_containers(now, &mut actions);
             self.plan_resizes(now, &mut actions);
         }
@@ -33,7 +33,7 @@ impl Lifecycle {
         let mut times: Vec<Timestamp> = self.retry_at.into_iter().collect();
         for slot in &self.slots {
             times.extend(slot.retry_at);
-            if matches!(slot.state, State::Running { .. }) {
+            if matches!(slot.state, State::Running { hooked: true, .. }) {
                 let asking = slot.probers.iter().filter(|prober| prober.asks(slot.startup_passed()));
                 times.extend(asking.map(|prober| prober.due));
             }
@@ -146,6 +146,7 @@ impl Lifecycle {
             self.pod.metadata.namespace.as_deref().unwrap_or_default(),
             self.pod.metadata.uid.as_deref().unwrap_or_default()
         );
+        let busy = self.slots.iter().any(Slot::is_coming_up);
         let slot = &mut self.slots[index];
         let name = slot.spec.name.clone();
         match &slot.state {
@@ -154,6 +155,11 @@ impl Lifecycle {
             _ => {}
         }
         if slot.retry_at.is_some_and(|at| at > now) {
+            return;
+        }
+        if busy {
+            // One after the other: it is its turn when that one is up, or can't be.
+            slot.retry_at = None;
             return;
         }
         if let Some(message) = slot.pull_backoff(now) {
@@ -289,7 +295,7 @@ impl Lifecycle {
         let ending = self.termination.is_some();
         for (index, slot) in self.slots.iter_mut().enumerate() {
             let started = slot.startup_passed();
-            let State::Running { id, killed, .. } = &slot.state else { continue };
+            let State::Running { id, killed, hooked: true, .. } = &slot.state else { continue };
             for prober in &mut slot.probers {
                 let kind = prober.kind;
                 let quiet = (ending || killed.is_some()) && kind != ProbeKind::Readiness;

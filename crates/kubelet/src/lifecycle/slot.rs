@@ -62,6 +62,8 @@ pub(super) struct Slot {
     pub(super) probers: Vec<Prober>,
     /// The post-start hook failed: the container is to be ended.
     pub(super) hook_failed: bool,
+    /// It is being ended because all of the pod are to be started anew.
+    pub(super) replaced: bool,
     /// The resources that it runs with.
     pub(super) actual: Option<ResourceRequirements>,
     /// Others that it is being given.
@@ -166,6 +168,7 @@ impl Slot {
             pull_failed: None,
             probers: Vec::new(),
             hook_failed: false,
+            replaced: false,
             actual: None,
             resizing: None,
             resize_error: None,
@@ -191,6 +194,11 @@ impl Slot {
         matches!(self.state, State::Running { .. } | State::Exited(_)) || self.last.is_some()
     }
 
+    /// Whether it is being started: until its hook is done.
+    pub(super) fn is_coming_up(&self) -> bool {
+        matches!(self.state, State::Starting | State::Running { hooked: false, killed: None, .. })
+    }
+
     /// Whether it has come up: it runs, its hook is done and its startup probe has said yes.
     pub(super) fn is_up(&self) -> bool {
         matches!(self.state, State::Running { hooked: true, .. }) && self.startup_passed()
@@ -209,7 +217,7 @@ impl Slot {
         match (&self.state, self.role) {
             (State::Exited(terminated), Role::Init) => terminated.exit_code == 0,
             (_, Role::Init | Role::Ephemeral) => false,
-            (State::Running { .. }, _) => {
+            (State::Running { hooked: true, .. }, _) => {
                 self.startup_passed()
                     && self.prober(ProbeKind::Readiness).is_none_or(|prober| prober.result == Some(true))
             }

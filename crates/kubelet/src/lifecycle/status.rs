@@ -17,10 +17,13 @@ impl Lifecycle {
     pub fn status(&mut self, now: Timestamp) -> PodStatus {
         let phase = self.phase();
         let before = self.published.conditions.take().unwrap_or_default();
-        let initialized = self.initialized;
+        // What was initialized once is so for good, although all may be started anew.
+        let was = |condition: &PodCondition| condition.type_ == "Initialized" && condition.status == "True";
+        let initialized = self.initialized || before.iter().any(was);
         let sandbox = self.sandbox == Sandbox::Ready;
         let mut conditions = conditions(&self.pod, &self.slots, phase, sandbox, initialized, &before, now);
         conditions.extend(self.resize_conditions(&before, now));
+        conditions.extend(self.restart_condition(&before, now));
         let (reason, message) = self.reason();
         let host_network = self.pod.spec.as_ref().is_some_and(|spec| spec.host_network == Some(true));
         let ips = if host_network && self.ips.is_empty() { &self.host_ips } else { &self.ips };

@@ -1,5 +1,7 @@
 //! Lives of pods as traces: what is asked for, in which order, when, and what the status says meanwhile.
 
+mod order;
+
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
 use capstan_clock::{Clock, ManualClock};
@@ -100,7 +102,8 @@ impl Play {
                 } else {
                     self.ids += 1;
                     let id = format!("c://{}", self.ids);
-                    let started = Input::Started { container, id: id.clone(), image_id: "i".into(), hook: false };
+                    let hook = self.life.container(container).unwrap().lifecycle.is_some();
+                    let started = Input::Started { container, id: id.clone(), image_id: "i".into(), hook };
                     let end = self.ends.iter().find(|(ends, _)| *ends == name);
                     let exit = end.map(|(_, code)| Exit { code: *code, ..Exit::default() });
                     std::iter::once(started).chain(exit.map(|exit| Input::Exited { container, id, exit })).collect()

@@ -15,6 +15,9 @@ pub struct Rejection {
     pub message: String,
 }
 
+/// The reason when the node isn't one that the pod wants.
+pub(super) const NODE_AFFINITY: &str = "NodeAffinity";
+
 /// Whether the node takes a pod beside those that it has.
 ///
 /// # Errors
@@ -53,7 +56,7 @@ pub fn admit<'a>(pod: &Pod, node: &Node, others: impl Iterator<Item = &'a Pod> +
         }
     }
     if !matches_node(pod, node) {
-        return Err(predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"));
+        return Err(predicate(NODE_AFFINITY, "node(s) didn't match Pod's node affinity/selector"));
     }
     let ports = |pod: &Pod| -> Vec<(i32, String, String)> {
         let containers = pod.spec.iter().flat_map(|spec| spec.containers.iter());

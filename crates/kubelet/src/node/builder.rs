@@ -11,7 +11,7 @@ use capstan_client::{Client, SharedInformerFactory, reflector::machine::Config};
 use capstan_clock::{SharedClock, SharedIds};
 use capstan_runtime::EventRecorder;
 use k8s_openapi::{
-    api::core::v1::{Pod, Service, Taint},
+    api::core::v1::{Node as NodeObject, Pod, Service, Taint},
     apimachinery::pkg::api::resource::Quantity,
 };
 
@@ -200,15 +200,16 @@ impl NodeBuilder {
         info.runtime_version = format!("{}://{}", runtime.name(), runtime.version());
         info.limitations = runtime.limitations();
         let source = Arc::new(self.client.clone());
-        let config = Config { field_selector: format!("spec.nodeName={}", self.name), ..Config::default() };
+        let only = |field: &str| Config { field_selector: format!("{field}={}", self.name), ..Config::default() };
         let factory = |config: Config| {
             SharedInformerFactory::new(source.clone(), self.clock.clone(), self.ids.clone())
                 .config(config)
                 .without_managed_fields()
         };
         // The factories are kept: informers end with the factory that made them.
-        let factories = [factory(config), factory(Config::default())];
+        let factories = [factory(only("spec.nodeName")), factory(Config::default()), factory(only("metadata.name"))];
         let (pods, services) = (factories[0].informer::<Pod>(), factories[1].informer::<Service>());
+        let nodes = factories[2].informer::<NodeObject>();
         let of = |name: &str| info.allocatable.get(name).map(|text| quantity(&Quantity(text.clone())));
         let allocatable = (of("cpu").map_or(0, |q| q.milli_value()), of("memory").map_or(0, |q| q.value()));
         let recorder =
@@ -236,6 +237,7 @@ impl NodeBuilder {
             info,
             pods,
             services,
+            nodes,
             _factories: factories,
             static_pods: self.static_pods,
             signals: self.signals,

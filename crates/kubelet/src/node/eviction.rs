@@ -157,7 +157,7 @@ pub struct Candidate<'a> {
 
 impl Candidate<'_> {
     fn priority(&self) -> i32 {
-        self.pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0)
+        priority(self.pod)
     }
 
     fn memory_used(&self) -> u64 {
@@ -180,11 +180,20 @@ impl Candidate<'_> {
     }
 }
 
+fn priority(pod: &Pod) -> i32 {
+    pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0)
+}
+
+/// Whether a pod may be ended for what it uses: not who is critical, nor who nobody would start again.
+pub(super) fn may_go(pod: &Pod) -> bool {
+    priority(pod) < CRITICAL && !is_static(pod)
+}
+
 /// The pod that goes, with the message of its status; who is critical stays.
 #[must_use]
 pub fn victim<'a>(signals: &Signals, thresholds: &Thresholds, pods: &'a [Candidate<'a>]) -> Option<(&'a Pod, String)> {
     let signal = thresholds.met(signals).next()?;
-    let candidates = pods.iter().filter(|one| one.priority() < CRITICAL && !is_static(one.pod));
+    let candidates = pods.iter().filter(|one| may_go(one.pod));
     let one = candidates.max_by_key(|one| one.rank(signal))?;
     let (available, capacity) = signals.of(signal);
     let (resource, threshold) = (signal.resource(), thresholds.of(signal, capacity));

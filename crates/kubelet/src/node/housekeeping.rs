@@ -3,14 +3,20 @@
 use std::{collections::BTreeSet, path::Path, sync::PoisonError, time::Duration};
 
 use capstan_runtime::{EventType, ObjectReference};
+use k8s_openapi::api::core::v1::Pod;
 
 use super::{
     Node, PodHandle, Workers,
     eviction::{self, Candidate},
     images::{self, ImageGc},
     machine::{self, Signals},
+    register::Health,
+    storage::{self, Used},
 };
 use crate::logs;
+
+/// How long a pod has that goes for what it has on the disk.
+const IMMEDIATE_GRACE: Duration = Duration::from_secs(1);
 
 impl Node {
     /// Asks the runtime what containers use.
@@ -21,17 +27,20 @@ impl Node {
         }
     }
 
-    /// What is left on this machine, of the disk that images are on too where there are any; or what those say who were
-    /// named instead.
-    pub(super) async fn look_at_machine(&self) -> Signals {
-        if let Some(source) = &self.signals {
-            return source();
-        }
-        let signals = machine::signals(&self.shared.root);
-        match self.shared.runtime.images().await {
-            Ok(Some(there)) => signals.with_images(&there.place),
-            _ => signals,
-        }
+    /// How the machine is: what is left of it, of the disk that images are on too where there are any, or what those
+    /// say who were named instead; whether it can run pods, and its images.
+    pub(super) async fn look_at_machine(&self) -> (Signals, Health) {
+        let runtime = &self.shared.runtime;
+        let there = runtime.images().await.ok().flatten();
+        let signals = match (&self.signals, &there) {
+            (Some(source), _) => source(),
+            (None, Some(there)) => machine::signals(&self.shared.root).with_images(&there.place),
+            (None, None) => machine::signals(&self.shared.root),
+        };
+        let not_ready = runtime.ready().await.err().map(|error| format!("container runtime is down: {error}"));
+        let images = there.map(|there| images::largest(there.images)).unwrap_or_default();
+        let health = Health { images, ..eviction::health(&signals, &self.thresholds, not_ready) };
+        (signals, health)
     }
 
     /// Ends one pod if the machine needs what it uses.
@@ -46,12 +55,42 @@ impl Node {
         });
         let pods: Vec<Candidate<'_>> = candidates.collect();
         let Some((victim, message)) = eviction::victim(signals, &self.thresholds, &pods) else { return };
-        let uid = victim.metadata.uid.clone().unwrap_or_default();
-        if let Some((desired, _)) = workers.get(&uid) {
-            self.shared.event(victim, None, true, "Evicted", message.clone());
-            let grace = Some(Duration::ZERO);
-            desired.send_modify(|desired| desired.fail = Some(("Evicted".to_owned(), message, grace, true)));
+        self.end(victim, message, Duration::ZERO, true, workers);
+    }
+
+    fn end(&self, pod: &Pod, message: String, grace: Duration, disruption: bool, workers: &Workers) {
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        if let Some((desired, _)) = workers.get(uid) {
+            self.shared.event(pod, None, true, "Evicted", message.clone());
+            let fail = Some(("Evicted".to_owned(), message, Some(grace), disruption));
+            desired.send_modify(|desired| desired.fail = fail);
         }
+    }
+
+    /// Ends the pods that have more on the disk than they may; whether there was one.
+    pub(super) async fn evict_for_storage(&self, workers: &Workers) -> bool {
+        let limited = |pod: &Pod| storage::is_limited(pod) && eviction::may_go(pod);
+        let pods: Vec<Pod> = self.active(workers, "").into_iter().filter(limited).collect();
+        let (shared, mut over) = (self.shared.clone(), Vec::new());
+        if !pods.is_empty() {
+            // There may be many files.
+            let look = tokio::task::spawn_blocking(move || {
+                let usage = shared.usage.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let exceeded = |pod: Pod| {
+                    let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+                    let own = usage.iter().filter(|stats| stats.pod_uid == uid);
+                    let layers = own.map(|stats| (stats.name.clone(), stats.disk_bytes)).collect();
+                    let used = Used::measure(&pod, &shared.pod_dir(uid), &shared.log_dir(&pod), layers);
+                    Some((storage::exceeded(&pod, &used)?, pod))
+                };
+                pods.into_iter().filter_map(exceeded).collect()
+            });
+            over = look.await.unwrap_or_default();
+        }
+        for (message, pod) in &over {
+            self.end(pod, message.clone(), IMMEDIATE_GRACE, false, workers);
+        }
+        !over.is_empty()
     }
 
     /// Begins logs anew that have grown too large, where the runtime does not do that itself.

@@ -15,6 +15,20 @@ const LOW: u64 = 80;
 /// An image that has just been pulled is about to be used.
 const MINIMUM_AGE: Duration = Duration::from_secs(120);
 
+/// How many images the node's status tells, and how many names of each.
+const MAX_TOLD: usize = 50;
+const MAX_NAMES: usize = 5;
+
+/// What the node's status tells of its images: the names and bytes of the largest.
+pub(super) fn largest(mut images: Vec<ImageRecord>) -> Vec<(Vec<String>, u64)> {
+    images.sort_by(|a, b| b.size.cmp(&a.size).then_with(|| a.id.cmp(&b.id)));
+    let told = |image: ImageRecord| {
+        let size = image.size;
+        (image.digests.into_iter().chain(image.names).take(MAX_NAMES).collect(), size)
+    };
+    images.into_iter().take(MAX_TOLD).map(told).collect()
+}
+
 /// What is known of the images.
 #[derive(Debug, Default)]
 pub(super) struct ImageGc {
@@ -71,7 +85,13 @@ mod tests {
     #[test]
     fn who_was_used_longest_ago_goes_first() {
         let at = |second| Timestamp::from_second(second).unwrap();
-        let image = |id: &str, pinned| ImageRecord { id: id.into(), names: vec![format!("{id}:v1")], size: 1, pinned };
+        let image = |id: &str, pinned| ImageRecord {
+            id: id.into(),
+            names: vec![format!("{id}:v1")],
+            size: 1,
+            pinned,
+            ..ImageRecord::default()
+        };
         let images = [image("a", false), image("b", false), image("c", false), image("pause", true)];
         let used = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
         let mut gc = ImageGc::default();
@@ -86,5 +106,16 @@ mod tests {
         assert_eq!(to_free(1000, 200), None);
         assert_eq!(to_free(1000, 150), Some(50));
         assert_eq!(to_free(0, 0), None);
+    }
+
+    #[test]
+    fn the_largest_are_told() {
+        let image = |size| {
+            let names = (0..4).map(|name| format!("i:{name}")).collect();
+            ImageRecord { names, digests: vec!["i@a".into(), "i@b".into()], size, ..ImageRecord::default() }
+        };
+        let told = largest((1..=60).map(image).collect());
+        assert_eq!((told.len(), told[0].1, told[49].1), (50, 60, 11));
+        assert_eq!(told[0].0, ["i@a", "i@b", "i:0", "i:1", "i:2"]);
     }
 }

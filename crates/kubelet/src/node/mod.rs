@@ -12,9 +12,11 @@ pub mod machine;
 mod probe;
 mod publish;
 pub mod register;
+mod security;
 mod shared;
 mod start;
 pub mod statics;
+pub(crate) mod storage;
 mod worker;
 
 use std::{
@@ -24,6 +26,7 @@ use std::{
     time::Duration,
 };
 
+use admit::NODE_AFFINITY;
 pub use admit::{Rejection, admit};
 pub use builder::{NodeBuilder, SignalSource};
 use capstan_api::selector::Selector;
@@ -40,9 +43,10 @@ use worker::{Desired, Worker};
 use crate::{
     dirty::Dirty,
     lifecycle::{resize_message, same_resources, with_resources_of},
+    runtime::RuntimeError,
 };
 
-/// How long after a registration that failed it is tried again.
+/// How long after a registration that failed, or an engine that did not answer, it is tried again.
 const REGISTER_RETRY: Duration = Duration::from_secs(1);
 /// How often volumes that show objects are made anew.
 pub const SYNC_FREQUENCY: Duration = Duration::from_secs(60);
@@ -59,7 +63,9 @@ pub struct Node {
     info: NodeInfo,
     pods: SharedIndexInformer<Pod>,
     services: SharedIndexInformer<Service>,
-    _factories: [SharedInformerFactory; 2],
+    /// Its own object: others label and taint it.
+    nodes: SharedIndexInformer<NodeObject>,
+    _factories: [SharedInformerFactory; 3],
     static_pods: Option<PathBuf>,
     signals: Option<SignalSource>,
     thresholds: Thresholds,
@@ -96,9 +102,12 @@ impl Node {
                 let services = self.services.clone();
                 async move { services.run().await }
             }),
+            tokio::spawn({
+                let nodes = self.nodes.clone();
+                async move { nodes.run().await }
+            }),
         ];
-        let signals = self.look_at_machine().await;
-        let mut health = eviction::health(&signals, &self.thresholds, self.not_ready().await);
+        let (_, mut health) = self.look_at_machine().await;
         let registered = tokio::select! {
             node = self.register(&health) => node,
             () = stop.stopped() => return,
@@ -112,8 +121,18 @@ impl Node {
         let name: Arc<str> = shared.name.as_str().into();
         let lease = register::keep_lease(shared.client.clone(), name, node_uid.clone(), clock.clone());
         let lease = tokio::spawn(lease);
-        tokio::join!(self.pods.wait_for_sync(), self.services.wait_for_sync());
-        self.sort_left_over().await;
+        tokio::join!(self.pods.wait_for_sync(), self.services.wait_for_sync(), self.nodes.wait_for_sync());
+        // Who doesn't know what runs already must not start it a second time.
+        let sorted = async {
+            while let Err(error) = self.sort_left_over().await {
+                shared.log(&format!("cannot find out what runs already, trying again: {error}"));
+                clock.sleep(REGISTER_RETRY).await;
+            }
+        };
+        let mut goes_on = tokio::select! {
+            () = sorted => true,
+            () = stop.stopped() => false,
+        };
 
         let mut workers = Workers::new();
         let mut conditions = registered.status.clone().and_then(|status| status.conditions).unwrap_or_default();
@@ -124,12 +143,12 @@ impl Node {
         let mut look_at_images = clock.sleep(IMAGE_GC);
         let mut images = ImageGc::default();
         let mut statics = BTreeMap::new();
-        loop {
+        while goes_on {
             tokio::select! {
-                () = stop.stopped() => break,
+                () = stop.stopped() => goes_on = false,
                 () = dirty.notified() => {
                     for (namespace, name) in dirty.take() {
-                        self.reconcile(&namespace, &name, &node, &health, &mut workers);
+                        self.reconcile(&namespace, &name, &node, &health, &mut workers).await;
                     }
                 }
                 () = &mut look_at_files => {
@@ -146,11 +165,12 @@ impl Node {
                     self.measure().await;
                     self.rotate_logs().await;
                     for (namespace, name) in deferred(&workers) {
-                        self.reconcile(&namespace, &name, &node, &health, &mut workers);
+                        self.reconcile(&namespace, &name, &node, &health, &mut workers).await;
                     }
-                    let signals = self.look_at_machine().await;
-                    let now = eviction::health(&signals, &self.thresholds, self.not_ready().await);
-                    self.evict(&signals, &workers);
+                    let (signals, now) = self.look_at_machine().await;
+                    if !self.evict_for_storage(&workers).await {
+                        self.evict(&signals, &workers);
+                    }
                     let old = clock.monotonic().since(reported) >= register::STATUS_REPORT_FREQUENCY;
                     if now != health || old {
                         let report =
@@ -170,14 +190,10 @@ impl Node {
         lease.abort();
         self.pods.shut_down();
         self.services.shut_down();
+        self.nodes.shut_down();
         informers.iter().for_each(JoinHandle::abort);
         self.shut_down(workers).await;
         shared.recorder.flush().await;
-    }
-
-    async fn not_ready(&self) -> Option<String> {
-        let ready = self.shared.runtime.ready().await;
-        ready.err().map(|error| format!("container runtime is down: {error}"))
     }
 
     async fn register(&self, health: &Health) -> NodeObject {
@@ -196,7 +212,7 @@ impl Node {
     }
 
     /// Makes the workers of one name be what the API says.
-    fn reconcile(&self, namespace: &str, name: &str, node: &NodeObject, health: &Health, workers: &mut Workers) {
+    async fn reconcile(&self, namespace: &str, name: &str, node: &NodeObject, health: &Health, workers: &mut Workers) {
         let pod = self.pods.lister().namespace(namespace).get(name);
         let pod = pod.filter(|pod| !annotated(pod, statics::MIRROR));
         let uid = pod.as_ref().and_then(|pod| pod.metadata.uid.clone());
@@ -214,17 +230,18 @@ impl Node {
         if let Some((desired, task)) = workers.get(&uid)
             && !task.is_finished()
         {
-            let others = self.active(workers, &uid);
-            desired.send_modify(|desired| self.update(desired, &pod, node, &others));
+            let over = pod.metadata.deletion_timestamp.is_some();
+            let resized = !over && !same_resources(&pod, &desired.borrow().pod);
+            let verdict = if resized { self.verdict(&pod, node, &self.active(workers, &uid)).await } else { Ok(()) };
+            desired.send_modify(|desired| self.update(desired, &pod, resized, verdict));
             return;
         }
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
         let over = matches!(phase, "Succeeded" | "Failed");
         let mut fail = None;
         if !over && pod.metadata.deletion_timestamp.is_none() {
-            let others: Vec<Pod> = self.active(workers, &uid);
             let verdict = match eviction::refusal(health, &pod) {
-                None => admit(&pod, node, others.iter()),
+                None => self.verdict(&pod, node, &self.active(workers, &uid)).await,
                 Some(message) => Err(Rejection { reason: "Evicted".to_owned(), message }),
             };
             if let Err(Rejection { reason, message }) = verdict {
@@ -237,18 +254,28 @@ impl Node {
         workers.insert(uid, (sender, task));
     }
 
-    /// A new version of a pod that is here: it gets other resources if they fit, or keeps those that it has.
-    fn update(&self, desired: &mut Desired, pod: &Arc<Pod>, node: &NodeObject, others: &[Pod]) {
-        let over = pod.metadata.deletion_timestamp.is_some();
-        if over || same_resources(pod, &desired.pod) {
-            desired.pod = pod.clone();
-            desired.pending = None;
-            return;
+    /// Whether the node, as it is now, takes the pod; `registered` is it until it has been heard of.
+    async fn verdict(&self, pod: &Pod, registered: &NodeObject, others: &[Pod]) -> Result<(), Rejection> {
+        let known = self.nodes.lister().namespace("").get(&self.shared.name);
+        let verdict = admit(pod, known.as_deref().unwrap_or(registered), others.iter());
+        if !verdict.as_ref().is_err_and(|rejection| rejection.reason == NODE_AFFINITY) {
+            return verdict;
         }
-        match admit(pod, node, others.iter()) {
+        // Whoever bound the pod may have seen labels that are not known here yet.
+        match Api::<NodeObject>::all(&self.shared.client).get(&self.shared.name).await {
+            Ok(node) => admit(pod, &node, others.iter()),
+            Err(_) => verdict,
+        }
+    }
+
+    /// A new version of a pod that is here: it gets other resources if they fit, or keeps those that it has.
+    fn update(&self, desired: &mut Desired, pod: &Arc<Pod>, resized: bool, verdict: Result<(), Rejection>) {
+        match verdict {
             Ok(()) => {
-                let message = resize_message(pod, "started", "");
-                self.shared.event(pod, None, false, "ResizeStarted", message);
+                if resized {
+                    let message = resize_message(pod, "started", "");
+                    self.shared.event(pod, None, false, "ResizeStarted", message);
+                }
                 desired.pod = pod.clone();
                 desired.pending = None;
             }
@@ -265,12 +292,9 @@ impl Node {
     }
 
     /// What an earlier life of the node has left: what belongs to a pod of now waits for its worker, the rest ends.
-    async fn sort_left_over(&self) {
+    async fn sort_left_over(&self) -> Result<(), RuntimeError> {
         let runtime = &self.shared.runtime;
-        let left = match runtime.left_over().await {
-            Ok(left) => left,
-            Err(error) => return self.shared.log(&format!("cannot find out what runs already: {error}")),
-        };
+        let left = runtime.left_over().await?;
         let pods = self.pods.lister().list(&Selector::default());
         let mut wanted: BTreeSet<String> = pods.iter().filter_map(|pod| pod.metadata.uid.clone()).collect();
         wanted.extend(self.static_pods.iter().flat_map(|dir| statics::read(dir, &self.shared.name).into_keys()));
@@ -282,6 +306,7 @@ impl Node {
                 self.shared.log(&format!("cannot end what runs of pod {}, which is gone: {error}", one.pod_uid));
             }
         }
+        Ok(())
     }
 
     /// The pods that hold resources of the node.

@@ -12,7 +12,7 @@ use tokio::{
 };
 
 use super::{insecure, shared::Shared};
-use crate::{lifecycle::Outcome, runtime::RuntimeError};
+use crate::{env, lifecycle::Outcome, runtime::RuntimeError};
 
 /// How much of an answer is read.
 const MAX_BODY: u64 = 10 * 1024;
@@ -35,7 +35,7 @@ impl Target {
         let seconds = u64::try_from(probe.timeout_seconds.unwrap_or(1)).unwrap_or(1).max(1);
         let timeout = Duration::from_secs(seconds);
         if let Some(exec) = &probe.exec {
-            let command = exec.command.clone().unwrap_or_default();
+            let command = env::expand_static(exec.command.as_deref().unwrap_or_default(), &self.container);
             return match self.shared.runtime.exec_sync(&self.id, &command, timeout).await {
                 Ok((exit, _)) if exit.code == 0 => Outcome::Success,
                 Ok((_, output)) => {

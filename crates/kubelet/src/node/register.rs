@@ -8,8 +8,8 @@ use k8s_openapi::{
     api::{
         coordination::v1::{Lease, LeaseSpec},
         core::v1::{
-            DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeSpec, NodeStatus,
-            NodeSystemInfo, Taint,
+            ContainerImage, DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeSpec,
+            NodeStatus, NodeSystemInfo, Taint,
         },
     },
     apimachinery::pkg::{
@@ -65,7 +65,7 @@ pub struct NodeInfo {
     pub boot_id: String,
 }
 
-/// How it is: what presses, and whether it can run pods.
+/// How it is: what presses, whether it can run pods, and which images it has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health {
     /// Too little memory.
@@ -76,6 +76,8 @@ pub struct Health {
     pub pid_pressure: bool,
     /// Why it can't run pods.
     pub not_ready: Option<String>,
+    /// The names and bytes of its largest images, the largest first.
+    pub images: Vec<(Vec<String>, u64)>,
 }
 
 impl NodeInfo {
@@ -118,6 +120,10 @@ impl NodeInfo {
         let mut addresses: Vec<NodeAddress> =
             self.ips.iter().map(|ip| NodeAddress { address: ip.clone(), type_: "InternalIP".to_owned() }).collect();
         addresses.push(NodeAddress { address: self.name.clone(), type_: "Hostname".to_owned() });
+        let images = health
+            .images
+            .iter()
+            .map(|(names, size)| ContainerImage { names: Some(names.clone()), size_bytes: i64::try_from(*size).ok() });
         let endpoint = DaemonEndpoint { port: i32::from(self.port) };
         NodeStatus {
             addresses: Some(addresses),
@@ -125,6 +131,7 @@ impl NodeInfo {
             capacity: quantities(&self.capacity),
             conditions: Some(conditions(health, before, now)),
             daemon_endpoints: (self.port != 0).then_some(NodeDaemonEndpoints { kubelet_endpoint: Some(endpoint) }),
+            images: (!health.images.is_empty()).then(|| images.collect()),
             node_info: Some(NodeSystemInfo {
                 architecture: self.architecture.clone(),
                 boot_id: self.boot_id.clone(),

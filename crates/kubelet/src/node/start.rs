@@ -5,13 +5,14 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 use capstan_api::selector::Selector;
 use capstan_client::Api;
 use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod, Secret};
+use tokio::sync::watch;
 
-use super::{dns::Resolver, shared::Shared};
+use super::{dns::Resolver, security::security, shared::Shared};
 use crate::{
     env::{self, Ingredients},
     lifecycle::{Role, StartFailure, since},
     qos::{qos_class, quantity, requested_milli},
-    runtime::{ContainerConfig, ImageRequest, Limits, Mount, RuntimeError, SandboxConfig, Security},
+    runtime::{ContainerConfig, ImageRequest, Limits, Mount, RuntimeError, SandboxConfig},
     volumes::{self, Prepared},
 };
 
@@ -28,6 +29,8 @@ pub(super) struct Start {
     pub(super) sandbox: (String, SandboxConfig),
     pub(super) ips: Vec<String>,
     pub(super) volumes: BTreeMap<String, Prepared>,
+    /// Whether the pod is being ended.
+    pub(super) ending: watch::Receiver<bool>,
 }
 
 /// A container that was started.
@@ -56,8 +59,8 @@ impl Start {
     }
 
     /// Does it all, telling each step.
-    pub(super) async fn run(self) -> Result<Started, StartFailure> {
-        let image_id = self.image().await.map_err(|failure| self.failed(failure))?;
+    pub(super) async fn run(mut self) -> Result<Started, StartFailure> {
+        let image_id = self.images().await.map_err(|failure| self.failed(failure))?;
         let (config, message_file) =
             self.config(&image_id).await.map_err(|text| self.failed(StartFailure::Config(text)))?;
         let runtime = &self.shared.runtime;
@@ -75,9 +78,23 @@ impl Start {
         Ok(Started { id, image_id, message_file })
     }
 
-    async fn image(&self) -> Result<String, StartFailure> {
-        let image = self.container.image.clone().unwrap_or_default();
-        if !is_reference(&image) {
+    /// Has the image of the container at hand, and those whose files are among its volumes.
+    async fn images(&mut self) -> Result<String, StartFailure> {
+        let container = self.container.clone();
+        let has_command = container.command.iter().chain(&container.args).any(|list| !list.is_empty());
+        let own = container.image.as_deref().unwrap_or_default();
+        let id = self.image(own, container.image_pull_policy.as_deref(), has_command).await?;
+        for mount in container.volume_mounts.iter().flatten() {
+            let volume = self.volumes.get(&mount.name).and_then(|volume| volume.image.clone());
+            let Some((mut image, policy)) = volume else { continue };
+            image.image_ref = self.image(&image.image, policy.as_deref(), true).await?;
+            self.volumes.entry(mount.name.clone()).or_default().image = Some((image, policy));
+        }
+        Ok(id)
+    }
+
+    async fn image(&self, image: &str, policy: Option<&str>, has_command: bool) -> Result<String, StartFailure> {
+        if !is_reference(image) {
             let text = format!(
                 "Failed to apply default image tag \"{image}\": couldn't parse image name \"{image}\": invalid \
                  reference format"
@@ -85,13 +102,12 @@ impl Start {
             self.event(true, "InspectFailed", text.clone());
             return Err(StartFailure::InvalidImageName(text));
         }
-        let has_command = self.container.command.iter().chain(&self.container.args).any(|list| !list.is_empty());
-        let mut request = ImageRequest { image: image.clone(), has_command, pull_secrets: Vec::new() };
+        let mut request = ImageRequest { image: image.to_owned(), has_command, pull_secrets: Vec::new() };
         let present = self.shared.runtime.image_status(&request).await;
         let present = present.map_err(|error| StartFailure::Inspect(error.to_string()))?;
-        let latest = !image.contains('@') && image_tag(&image).is_none_or(|tag| tag == "latest");
+        let latest = !image.contains('@') && image_tag(image).is_none_or(|tag| tag == "latest");
         let default = if latest { "Always" } else { "IfNotPresent" };
-        match (self.container.image_pull_policy.as_deref().unwrap_or(default), present) {
+        match (policy.unwrap_or(default), present) {
             ("IfNotPresent" | "Never", Some(id)) => {
                 self.event(false, "Pulled", format!("Container image \"{image}\" already present on machine"));
                 return Ok(id);
@@ -106,7 +122,12 @@ impl Start {
         request.pull_secrets = self.pull_secrets().await;
         self.event(false, "Pulling", format!("Pulling image \"{image}\""));
         let began = self.shared.clock.now();
-        match self.shared.runtime.pull(&request).await {
+        let mut ending = self.ending.clone();
+        let pulled = tokio::select! {
+            pulled = self.shared.runtime.pull(&request) => pulled,
+            _ = ending.wait_for(|ending| *ending) => Err(RuntimeError::Failed("context canceled".to_owned())),
+        };
+        match pulled {
             Ok(id) => {
                 let took = since(self.shared.clock.now(), began).as_millis();
                 let took = capstan_api::Duration(i64::try_from(took).unwrap_or(0) * 1_000_000);
@@ -162,6 +183,7 @@ impl Start {
         }
         let services = self.shared.services.list(&Selector::default());
         all.services = services.iter().map(|service| (**service).clone()).collect();
+        all.volumes = self.volumes.iter().map(|(name, volume)| (name.clone(), volume.path.clone())).collect();
         Ok(all)
     }
 
@@ -173,6 +195,7 @@ impl Start {
         let expand = |list: &Option<Vec<String>>| -> Vec<String> {
             list.iter().flatten().map(|text| env::expand(text, lookup)).collect()
         };
+        let user = shared.runtime.image_user(image_ref).await.map_err(|error| error.to_string())?;
         let mut mounts = volumes::mounts(container, &self.volumes, &env)?;
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         let own = shared.pod_dir(uid).join("containers").join(&container.name);
@@ -185,19 +208,19 @@ impl Start {
         mounts.push(Mount {
             container_path: message_path.unwrap_or(TERMINATION_LOG).into(),
             host_path: message_file.clone(),
-            read_only: false,
+            ..Mount::default()
         });
         if !mounts.iter().any(|mount| mount.container_path.as_os_str() == "/etc/hosts") {
             let hosts = shared.pod_dir(uid).join("etc-hosts");
             std::fs::write(&hosts, hosts_file(pod, &self.ips, &self.sandbox.1)).map_err(|error| error.to_string())?;
-            mounts.push(Mount { container_path: "/etc/hosts".into(), host_path: hosts, read_only: false });
+            mounts.push(Mount { container_path: "/etc/hosts".into(), host_path: hosts, ..Mount::default() });
         }
         let dns = &self.sandbox.1.dns;
         // An engine makes this file itself; without one the container sees the node's unless it gets its own.
         if shared.runtime.shares_host_network() && *dns != Resolver::of_node(shared.dns.resolv_conf.as_deref()) {
             let file = shared.pod_dir(uid).join("resolv.conf");
             std::fs::write(&file, dns.text()).map_err(|error| error.to_string())?;
-            mounts.push(Mount { container_path: "/etc/resolv.conf".into(), host_path: file, read_only: false });
+            mounts.push(Mount { container_path: "/etc/resolv.conf".into(), host_path: file, ..Mount::default() });
         }
         let config = ContainerConfig {
             name: container.name.clone(),
@@ -213,7 +236,7 @@ impl Start {
             stdin: container.stdin.unwrap_or(false),
             stdin_once: container.stdin_once.unwrap_or(false),
             tty: container.tty.unwrap_or(false),
-            security: security(pod, container)?,
+            security: security(pod, container, user, &shared.root)?,
             limits: limits(shared, pod, container),
             stop_signal: container.lifecycle.as_ref().and_then(|l| l.stop_signal.clone()).unwrap_or_default(),
             labels: BTreeMap::from([
@@ -255,31 +278,6 @@ pub(super) fn limits(shared: &Shared, pod: &Pod, container: &Container) -> Limit
 /// What a pod asks for in all of memory, in bytes: for who must go first.
 pub(super) fn memory_request(pod: &Pod) -> i64 {
     pod.spec.as_ref().map_or(0, |spec| requested_milli(spec, "memory") / 1000)
-}
-
-fn security(pod: &Pod, container: &Container) -> Result<Security, String> {
-    let own = container.security_context.clone().unwrap_or_default();
-    let of_pod = pod.spec.as_ref().and_then(|spec| spec.security_context.clone()).unwrap_or_default();
-    let user = own.run_as_user.or(of_pod.run_as_user);
-    if own.run_as_non_root.or(of_pod.run_as_non_root).unwrap_or(false) && user.unwrap_or(0) == 0 {
-        let name = pod.metadata.name.as_deref().unwrap_or_default();
-        let text = match user {
-            Some(_) => "container's runAsUser breaks non-root policy",
-            None => "container has runAsNonRoot and image will run as root",
-        };
-        return Err(format!("{text} (pod: \"{name}\", container: {})", container.name));
-    }
-    let capabilities = own.capabilities.unwrap_or_default();
-    Ok(Security {
-        user,
-        group: own.run_as_group.or(of_pod.run_as_group),
-        groups: of_pod.supplemental_groups.unwrap_or_default().into_iter().chain(of_pod.fs_group).collect(),
-        privileged: own.privileged.unwrap_or(false),
-        read_only_root: own.read_only_root_filesystem.unwrap_or(false),
-        no_new_privileges: own.allow_privilege_escalation == Some(false),
-        add_capabilities: capabilities.add.unwrap_or_default(),
-        drop_capabilities: capabilities.drop.unwrap_or_default(),
-    })
 }
 
 /// The names that a pod knows without asking anybody.

@@ -15,16 +15,16 @@ use k8s_openapi::{
 use tokio::sync::{mpsc, watch};
 
 use super::{
-    dns::{self, Resolver},
     probe::Target,
     publish::Publisher,
+    security,
     shared::{ContainerHandle, PodHandle, Shared},
     start::{Start, Started, limits, message_file},
 };
 use crate::{
-    lifecycle::{Action, Exit, Input, Lifecycle, MINIMUM_GRACE, Outcome, Role, since},
+    lifecycle::{Action, Exit, Input, Lifecycle, MINIMUM_GRACE, Outcome, Role, SYNC_RETRY, since},
     logs,
-    runtime::{LeftOver, SandboxConfig},
+    runtime::{Answer, LeftOver, RuntimeError, SandboxConfig},
     volumes::{Prepared, Volumes},
 };
 
@@ -91,6 +91,8 @@ pub(super) struct Worker {
     prepared: BTreeMap<String, Prepared>,
     instances: BTreeMap<usize, Instance>,
     failed: bool,
+    /// The pod is being ended: nothing needs to be pulled for it any more.
+    ending: watch::Sender<bool>,
     next_sync: Timestamp,
 }
 
@@ -118,8 +120,10 @@ impl Worker {
             prepared: BTreeMap::new(),
             instances: BTreeMap::new(),
             failed: false,
+            ending: watch::Sender::new(false),
             next_sync,
         };
+        worker.recall();
         let left = shared.left_over.lock().unwrap_or_else(PoisonError::into_inner).remove(&uid);
         if let Some(left) = left {
             worker.adopt(left).await;
@@ -127,6 +131,22 @@ impl Worker {
         while worker.turn(&mut inbox).await {}
         worker.clean_up().await;
         shared.pods().remove(&uid);
+    }
+
+    /// Containers of an earlier life of the node: nothing runs of them, but their logs can be read.
+    fn recall(&mut self) {
+        let pod = self.life.pod().clone();
+        let status = pod.status.clone().unwrap_or_default();
+        let lists = [status.init_container_statuses, status.container_statuses, status.ephemeral_container_statuses];
+        let known: Vec<_> = lists.into_iter().flatten().flatten().collect();
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        for (index, spec) in (0..).map_while(|index| Some((index, self.life.container(index)?.clone()))) {
+            let Some(attempt) = logs::last_attempt(&self.shared.log_dir(&pod).join(&spec.name)) else { continue };
+            let id = known.iter().find(|status| status.name == spec.name).and_then(|s| s.container_id.clone());
+            let id = self.raw(&id.unwrap_or_default()).to_owned();
+            let message_file = message_file(&self.shared, uid, &spec.name, attempt);
+            self.instances.insert(index, Instance { id, attempt, running: false, message_file });
+        }
     }
 
     /// Takes over what an earlier life of the node has left of the pod. What its status does not know of is ended: it
@@ -141,7 +161,8 @@ impl Worker {
             let _ = self.shared.runtime.stop_sandbox(&left.sandbox.id).await;
             return;
         }
-        self.sandbox = Some((left.sandbox.id.clone(), self.sandbox_config()));
+        self.sandbox =
+            Some((left.sandbox.id.clone(), security::sandbox(&self.shared, self.life.pod(), self.sandboxes)));
         let uid = self.life.pod().metadata.uid.clone().unwrap_or_default();
         for (index, id) in &resumed {
             let Some(record) = there.get(id) else { continue };
@@ -171,6 +192,7 @@ impl Worker {
         for action in self.life.next(now) {
             self.act(action);
         }
+        self.ending.send_replace(self.life.terminating());
         let now = self.shared.clock.now();
         self.resync(now);
         self.publish(now);
@@ -277,6 +299,9 @@ impl Worker {
             // Its log stays, for `kubectl logs --previous`; what the runtime has of it isn't needed any more.
             tokio::spawn(async move { shared.runtime.remove_container(&old.id).await });
         }
+        for dir in [self.log_path(container), started.message_file.clone()].iter().filter_map(|file| file.parent()) {
+            logs::forget(dir, attempt.saturating_sub(1));
+        }
         let input =
             Input::Started { container, id: id.clone(), image_id: started.image_id.clone(), hook: hook.is_some() };
         for action in self.life.handle(input, now) {
@@ -347,7 +372,7 @@ impl Worker {
             }
             Action::Prepare => self.prepare(),
             Action::CreateSandbox => {
-                let config = self.sandbox_config();
+                let config = security::sandbox(&self.shared, self.life.pod(), self.sandboxes);
                 self.sandboxes += 1;
                 tokio::spawn(async move {
                     let made = shared.runtime.run_sandbox(&config).await;
@@ -370,6 +395,7 @@ impl Worker {
                     sandbox,
                     ips: self.life.ips().to_vec(),
                     volumes: self.prepared.clone(),
+                    ending: self.ending.subscribe(),
                 };
                 tokio::spawn(async move {
                     let result = start.run().await;
@@ -398,11 +424,10 @@ impl Worker {
                 });
             }
             Action::StopSandbox => {
-                let sandbox = self.sandbox.take();
+                let (sandbox, pod) = (self.sandbox.take(), self.life.pod().clone());
                 tokio::spawn(async move {
                     if let Some((id, _)) = sandbox {
-                        // What can't be stopped is tried again by nobody: the runtime forgets it when it ends.
-                        let _ = shared.runtime.stop_sandbox(&id).await;
+                        until_stopped(&shared, &pod, &reports, || shared.runtime.stop_sandbox(&id)).await;
                     }
                     let _ = reports.send(Report::Input(Input::SandboxStopped)).await;
                 });
@@ -414,18 +439,18 @@ impl Worker {
         let hook = self.life.container(container).and_then(|spec| spec.lifecycle.as_ref()?.pre_stop.clone());
         let target = self.target(container, id);
         let (pod, role) = (self.life.pod().clone(), self.life.role(container).unwrap_or(Role::Regular));
-        let shared = self.shared.clone();
+        let (shared, reports) = (self.shared.clone(), self.reports.clone());
         tokio::spawn(async move {
             let began = shared.clock.monotonic();
             if let Some(hook) = hook.filter(|_| !grace.is_zero()) {
                 pre_stop(&target, &pod, role, &hook, grace).await;
             }
-            let used = shared.clock.monotonic().since(began);
-            let left = if grace.is_zero() { grace } else { grace.saturating_sub(used).max(MINIMUM_GRACE) };
-            if let Err(error) = shared.runtime.stop_container(&target.id, left).await {
-                let message = format!("error killing pod: {error}");
-                shared.event(&pod, None, true, "FailedKillPod", message);
-            }
+            until_stopped(&shared, &pod, &reports, || {
+                let used = shared.clock.monotonic().since(began);
+                let left = if grace.is_zero() { grace } else { grace.saturating_sub(used).max(MINIMUM_GRACE) };
+                shared.runtime.stop_container(&target.id, left)
+            })
+            .await;
         });
     }
 
@@ -459,44 +484,6 @@ impl Worker {
             if self.needs_sync() && !self.life.terminating() {
                 self.prepare();
             }
-        }
-    }
-
-    fn sandbox_config(&self) -> SandboxConfig {
-        let pod = self.life.pod();
-        let spec = pod.spec.clone().unwrap_or_default();
-        let meta = &pod.metadata;
-        let text = |field: &Option<String>| field.clone().unwrap_or_default();
-        let hostname = spec.hostname.clone().or_else(|| meta.name.clone()).unwrap_or_default();
-        let host_network = spec.host_network.unwrap_or(false);
-        let ports = spec.containers.iter().flat_map(|c| c.ports.iter().flatten()).filter_map(|port| {
-            let number = |n: i32| u16::try_from(n).ok();
-            let host = number(port.host_port.filter(|n| *n > 0)?)?;
-            let protocol = port.protocol.clone().unwrap_or_else(|| "TCP".to_owned());
-            Some((protocol, number(port.container_port)?, host, port.host_ip.clone().unwrap_or_default()))
-        });
-        let host_network = host_network || self.shared.runtime.shares_host_network();
-        let node = Resolver::of_node(self.shared.dns.resolv_conf.as_deref());
-        let (dns, warnings) = dns::of_pod(pod, &self.shared.dns, node, host_network);
-        for (reason, message) in warnings {
-            self.shared.event(pod, None, true, reason, message);
-        }
-        SandboxConfig {
-            namespace: text(&meta.namespace),
-            name: text(&meta.name),
-            uid: text(&meta.uid),
-            attempt: self.sandboxes,
-            hostname: hostname.chars().take(63).collect(),
-            labels: meta.labels.clone().unwrap_or_default(),
-            annotations: meta.annotations.clone().unwrap_or_default(),
-            log_directory: self.shared.log_dir(pod),
-            host_network,
-            host_pid: spec.host_pid.unwrap_or(false),
-            host_ipc: spec.host_ipc.unwrap_or(false),
-            share_process_namespace: spec.share_process_namespace.unwrap_or(false),
-            ports: ports.collect(),
-            dns,
-            handler: String::new(),
         }
     }
 
@@ -546,6 +533,22 @@ impl Worker {
             self.shared.event(self.life.pod(), None, true, "FailedUnMount", message);
         }
         let _ = std::fs::remove_dir_all(self.shared.log_dir(self.life.pod()));
+    }
+}
+
+/// Stops something, again and again until it is stopped or gone, or nobody waits for it any more.
+async fn until_stopped<'a>(
+    shared: &Shared,
+    pod: &Pod,
+    waiting: &mpsc::Sender<Report>,
+    mut stop: impl FnMut() -> Answer<'a, ()>,
+) {
+    while let Err(error) = stop().await {
+        if matches!(error, RuntimeError::NotFound(_)) || waiting.is_closed() {
+            return;
+        }
+        shared.event(pod, None, true, "FailedKillPod", format!("error killing pod: {error}"));
+        shared.clock.sleep(SYNC_RETRY).await;
     }
 }
 

@@ -78,6 +78,16 @@ pub struct SandboxConfig {
     pub dns: Resolver,
     /// The RuntimeClass' handler; empty for the default.
     pub handler: String,
+    /// Some container of it may do everything.
+    pub privileged: bool,
+    /// Who it is.
+    pub user: Option<i64>,
+    /// Its group.
+    pub group: Option<i64>,
+    /// Further groups.
+    pub groups: Vec<i64>,
+    /// Settings of the kernel that are its own.
+    pub sysctls: BTreeMap<String, String>,
 }
 
 /// A sandbox that is there.
@@ -98,6 +108,40 @@ pub struct Mount {
     pub host_path: PathBuf,
     /// Whether it can't be written to.
     pub read_only: bool,
+    /// An image whose files these are, instead of the node's.
+    pub image: Option<MountImage>,
+}
+
+/// The files of an image at a place in the container.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MountImage {
+    /// The image as the pod names it.
+    pub image: String,
+    /// The image as [`Runtime::pull`] resolved it.
+    pub image_ref: String,
+    /// Which part of it; empty for all.
+    pub sub_path: String,
+}
+
+/// What keeps a container from calling the kernel, or from the node's files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Profile {
+    /// What the runtime has for all.
+    RuntimeDefault,
+    /// Nothing.
+    #[default]
+    Unconfined,
+    /// One of the node's own: a file for seccomp, a name for AppArmor.
+    Localhost(String),
+}
+
+/// Who an image says that it runs as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ImageUser {
+    /// A number.
+    Id(i64),
+    /// A name, which only the image itself can resolve.
+    Name(String),
 }
 
 /// Who a container is and what it may do.
@@ -105,6 +149,8 @@ pub struct Mount {
 pub struct Security {
     /// The user; the image's when not said.
     pub user: Option<i64>,
+    /// The user's name, where only that is known.
+    pub user_name: String,
     /// The group.
     pub group: Option<i64>,
     /// Further groups.
@@ -119,6 +165,12 @@ pub struct Security {
     pub add_capabilities: Vec<String>,
     /// Capabilities less than the usual; `ALL` for all.
     pub drop_capabilities: Vec<String>,
+    /// Nothing of the kernel's files is hidden from it.
+    pub unmasked_proc: bool,
+    /// Which calls of the kernel it may make.
+    pub seccomp: Profile,
+    /// What AppArmor lets it do; the runtime decides when not said.
+    pub apparmor: Option<Profile>,
 }
 
 /// What a container may use.
@@ -132,6 +184,26 @@ pub struct Limits {
     pub memory_bytes: i64,
     /// How early it is ended when memory runs out.
     pub oom_score_adj: i64,
+}
+
+/// The period of processor quotas, in microseconds.
+pub(crate) const CPU_PERIOD: i64 = 100_000;
+/// The least quota that the kernel takes.
+const MIN_CPU_QUOTA: i64 = 1000;
+
+impl Limits {
+    /// The microseconds of processor time in a period; 0 for no limit.
+    pub(crate) fn cpu_quota(&self) -> i64 {
+        match self.cpu_limit_milli {
+            ..=0 => 0,
+            milli => (milli * CPU_PERIOD / 1000).max(MIN_CPU_QUOTA),
+        }
+    }
+
+    /// Its share against others: a thousandth of a processor is about one, and no request the least that there is.
+    pub(crate) fn cpu_shares(&self) -> i64 {
+        (self.cpu_request_milli * 1024 / 1000).clamp(2, 262_144)
+    }
 }
 
 /// A container to be made.
@@ -210,6 +282,8 @@ pub struct ImageRecord {
     pub id: String,
     /// Its names, if it has any.
     pub names: Vec<String>,
+    /// Its names by digest.
+    pub digests: Vec<String>,
     /// How many bytes it takes.
     pub size: u64,
     /// The engine needs it itself.
@@ -241,6 +315,8 @@ pub struct ContainerStats {
     pub memory_bytes: u64,
     /// Its processes and threads, where the runtime knows.
     pub processes: u64,
+    /// What its own files take of the disk, in bytes; its logs and volumes are not among them.
+    pub disk_bytes: u64,
     /// When this was measured.
     pub at: Option<Timestamp>,
 }
@@ -347,6 +423,11 @@ pub trait Runtime: fmt::Debug + Send + Sync + 'static {
     /// The image's resolved name if it is there.
     fn image_status<'a>(&'a self, image: &'a ImageRequest) -> Answer<'a, Option<String>>;
 
+    /// Who the image runs as, by its resolved name; nothing if it knows no images.
+    fn image_user<'a>(&'a self, _image_ref: &'a str) -> Answer<'a, Option<ImageUser>> {
+        Box::pin(async { Ok(None) })
+    }
+
     /// Gets the image; its resolved name.
     fn pull<'a>(&'a self, image: &'a ImageRequest) -> Answer<'a, String>;
 
@@ -373,7 +454,7 @@ pub trait Runtime: fmt::Debug + Send + Sync + 'static {
     /// Forgets a container that has ended.
     fn remove_container<'a>(&'a self, id: &'a str) -> Answer<'a, ()>;
 
-    /// Answers when it has ended.
+    /// Answers when it has ended; fails only if there is no such container.
     fn wait<'a>(&'a self, id: &'a str) -> Answer<'a, Exit>;
 
     /// Gives a container that runs other limits.

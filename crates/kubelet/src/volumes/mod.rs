@@ -6,7 +6,7 @@ mod payload;
 use std::{
     collections::BTreeMap,
     fs, io,
-    os::unix::fs::{FileTypeExt as _, PermissionsExt as _},
+    os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
     path::{Component, Path, PathBuf},
 };
 
@@ -15,15 +15,27 @@ use capstan_clock::{SharedClock, SharedIds, Timestamp};
 use k8s_openapi::api::core::v1::{Container, PersistentVolume, PersistentVolumeClaim, Pod, Volume};
 use rustix::mount::{MountFlags, UnmountFlags};
 
-use crate::{downward::Facts, env::expand, runtime::Mount};
+use crate::{
+    downward::Facts,
+    env::expand,
+    runtime::{Mount, MountImage},
+};
 
 /// A volume that is at its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prepared {
     /// Where on the node.
     pub path: PathBuf,
     /// Whether nobody may write to it.
     pub read_only: bool,
+    /// The image whose files it shows, and when that is pulled: the runtime makes such a volume, not the node.
+    pub image: Option<(MountImage, Option<String>)>,
+}
+
+impl Prepared {
+    fn at(path: PathBuf, read_only: bool) -> Self {
+        Prepared { path, read_only, image: None }
+    }
 }
 
 /// Makes the volumes of one pod, and makes them anew when what they show has changed.
@@ -91,9 +103,8 @@ impl Volumes {
         let text = |error: io::Error| error.to_string();
         if let Some(empty) = &volume.empty_dir {
             let path = self.place("empty-dir", &volume.name);
-            let new = !path.exists();
             fs::create_dir_all(&path).map_err(text)?;
-            if new && empty.medium.as_deref() == Some("Memory") {
+            if !is_mounted(&path) && empty.medium.as_deref() == Some("Memory") {
                 let size = empty.size_limit.as_ref().map(|size| crate::qos::quantity(size).value());
                 let data = size.map_or_else(|| "mode=777".to_owned(), |size| format!("mode=777,size={size}"));
                 let data = std::ffi::CString::new(data).map_err(|error| error.to_string())?;
@@ -105,20 +116,25 @@ impl Volumes {
                 std::os::unix::fs::chown(&path, None, group).map_err(text)?;
                 fs::set_permissions(&path, fs::Permissions::from_mode(0o2777)).map_err(text)?;
             }
-            return Ok(Prepared { path, read_only: false });
+            return Ok(Prepared::at(path, false));
         }
         if let Some(host) = &volume.host_path {
             let path = PathBuf::from(&host.path);
             host_path(&path, host.type_.as_deref().unwrap_or_default())?;
-            return Ok(Prepared { path, read_only: false });
+            return Ok(Prepared::at(path, false));
         }
         if let Some(claim) = &volume.persistent_volume_claim {
             let path = self.claimed(pod, &claim.claim_name).await?;
-            return Ok(Prepared { path, read_only: claim.read_only.unwrap_or(false) });
+            return Ok(Prepared::at(path, claim.read_only.unwrap_or(false)));
         }
         if volume.ephemeral.is_some() {
             let claim = format!("{}-{}", pod.metadata.name.as_deref().unwrap_or_default(), volume.name);
-            return Ok(Prepared { path: self.claimed(pod, &claim).await?, read_only: false });
+            return Ok(Prepared::at(self.claimed(pod, &claim).await?, false));
+        }
+        if let Some(image) = &volume.image {
+            let reference = image.reference.clone().unwrap_or_default();
+            let image = (MountImage { image: reference, ..MountImage::default() }, image.pull_policy.clone());
+            return Ok(Prepared { read_only: true, image: Some(image), ..Prepared::default() });
         }
         let plugin = if volume.config_map.is_some() {
             "configmap"
@@ -134,7 +150,7 @@ impl Volumes {
         let payload = self.payload(pod, volume, facts).await?;
         let path = self.place(plugin, &volume.name);
         atomic::write(&path, &payload, group, self.clock.now(), &*self.ids).map_err(text)?;
-        Ok(Prepared { path, read_only: true })
+        Ok(Prepared::at(path, true))
     }
 
     /// A claim on a volume of this node.
@@ -180,6 +196,12 @@ impl Volumes {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether a file system of its own is at a path.
+fn is_mounted(path: &Path) -> bool {
+    let device = |path: &Path| fs::metadata(path).ok().map(|meta| meta.dev());
+    path.parent().is_some_and(|parent| device(path) != device(parent))
 }
 
 /// Checks a path of the node against what it is said to be, and makes it if it is to be made.
@@ -232,6 +254,7 @@ pub fn mounts(
             _ => String::new(),
         };
         let mut path = volume.path.clone();
+        let image = volume.image.as_ref().map(|(image, _)| MountImage { sub_path: sub.clone(), ..image.clone() });
         if !sub.is_empty() {
             let sub = Path::new(&sub);
             if !sub.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
@@ -240,6 +263,8 @@ pub fn mounts(
                     mount.name, container.name
                 ));
             }
+        }
+        if !sub.is_empty() && image.is_none() {
             path = path.join(sub);
             if !path.exists() && !volume.read_only {
                 fs::create_dir_all(&path).map_err(|error| error.to_string())?;
@@ -259,7 +284,7 @@ pub fn mounts(
         }
         let absolute = Path::new("/").join(&mount.mount_path);
         let read_only = volume.read_only || mount.read_only.unwrap_or(false);
-        all.push(Mount { container_path: absolute, host_path: path, read_only });
+        all.push(Mount { container_path: absolute, host_path: path, read_only, image });
     }
     Ok(all)
 }

@@ -17,7 +17,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use crate::{
     server::{Reach, collect},
-    world::{World, build, directory, ready, sh},
+    world::{World, build, directory, ready, sh, waiting},
 };
 
 /// A node takes over or ends whatever it finds in its containerd: one test at a time.
@@ -232,5 +232,38 @@ async fn a_pod_with_a_network_of_its_own() {
     let command = ["sh".to_owned(), "-c".to_owned(), script];
     let answer = world.shared.runtime().exec_sync(&id(&one), &command, Duration::from_secs(20)).await.unwrap();
     assert_eq!(String::from_utf8_lossy(&answer.1), "one\nhello\n");
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_container_is_kept_from() {
+    let Some(engine) = Engine::find().await else { return };
+    let world = World::with(directory("security"), engine.connect().await).await;
+    // The kernel's settings are mounted once more, so that nobody writes to them; and calls may be filtered.
+    let script = "grep -c ' /proc/sys ' /proc/mounts; grep Seccomp: /proc/self/status; sleep 1000";
+    let cases = [
+        ("usual", json!({}), "1\nSeccomp:\t0\n"),
+        ("careful", json!({"seccompProfile": {"type": "RuntimeDefault"}}), "1\nSeccomp:\t2\n"),
+        ("privileged", json!({"privileged": true}), "0\nSeccomp:\t0\n"),
+    ];
+    for (name, security, said) in cases {
+        let mut container = engine.container(script);
+        container["securityContext"] = security;
+        let spec = json!({"hostNetwork": true, "terminationGracePeriodSeconds": 0, "containers": [container]});
+        world.create(name, spec).await;
+        world.until(name, ready).await;
+        while world.log(name, "c", 0).lines().count() < 2 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(world.log(name, "c", 0), said, "{name}");
+    }
+    let node = Api::<k8s_openapi::api::core::v1::Node>::all(&world.client).get("node-1").await.unwrap();
+    let images = node.status.unwrap().images.unwrap_or_default();
+    assert!(images.iter().any(|image| image.names.iter().flatten().any(|name| *name == engine.image)), "{images:?}");
+    let mut root = engine.container("sleep 1000");
+    root["securityContext"] = json!({"runAsNonRoot": true});
+    world.create("root", json!({"hostNetwork": true, "containers": [root]})).await;
+    let pod = world.until("root", |pod| waiting(pod).0 == "CreateContainerConfigError").await;
+    assert!(waiting(&pod).1.starts_with("container has runAsNonRoot and image will run as root"), "{pod:?}");
     world.end().await;
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "all of it is a test")]
 
 mod cri;
+mod faulty;
 mod metrics;
 mod node;
 mod probes;

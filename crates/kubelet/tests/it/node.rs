@@ -6,7 +6,10 @@ use capstan_runtime::Stopper;
 use k8s_openapi::api::core::v1::{ConfigMap, Node as NodeObject};
 use serde_json::{Value, json};
 
-use crate::world::{World, build, phase, processes, ready, sh, waiting};
+use crate::{
+    server::Reach,
+    world::{World, build, phase, processes, ready, sh, waiting},
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn from_a_pod_to_its_words_and_its_end() {
@@ -139,12 +142,22 @@ async fn static_pods_are_mirrored_and_a_node_that_returns_goes_on() {
         .create(
             "web",
             json!({"terminationGracePeriodSeconds": 1, "automountServiceAccountToken": false,
+        "volumes": [{"name": "m", "emptyDir": {"medium": "Memory"}}],
         "containers": [{"name": "c", "image": "busybox", "command": ["sleep", "1000"]}]}),
         )
         .await;
-    world.until("web", ready).await;
+    let uid = world.until("web", ready).await.metadata.uid.unwrap();
+    let memory = world.dir.join("pods").join(uid).join("volumes/kubernetes.io~empty-dir/m");
+    let mounted = || std::fs::read_to_string("/proc/self/mounts").unwrap().contains(memory.to_str().unwrap());
+    let allowed = mounted();
+    let done = json!({"restartPolicy": "Never", "automountServiceAccountToken": false, "containers": [{"name": "c",
+        "image": "busybox", "command": sh("echo said")}]});
+    world.create("done", done).await;
+    world.until("done", |pod| phase(pod) == "Succeeded").await;
     world.stopper.stop();
     world.node.take().unwrap().await.unwrap();
+    // As after a reboot.
+    let _ = rustix::mount::unmount(&memory, rustix::mount::UnmountFlags::DETACH);
 
     let manifest = "apiVersion: v1\nkind: Pod\nmetadata: {name: fixed}\nspec: {terminationGracePeriodSeconds: 1, \
                     containers: [{name: c, image: busybox, command: [sleep, '1000']}]}\n";
@@ -161,5 +174,39 @@ async fn static_pods_are_mirrored_and_a_node_that_returns_goes_on() {
         ready(pod) && pod.status.as_ref().unwrap().container_statuses.as_ref().unwrap()[0].restart_count == 1
     });
     web.await;
+    assert_eq!(mounted(), allowed, "what was in memory is in memory again");
+    world.pods().delete("web", &DeleteOptions::default()).await.unwrap();
+    world.until_gone("web").await;
+    // What has ended before the node did can still be read.
+    let reach = Reach::new(&world).await;
+    let said = reach.get("/containerLogs/default/done/c").await;
+    assert!(said.contains("200 OK") && said.contains("said"), "{said}");
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_it_is_and_what_it_sees_is_as_the_pod_says() {
+    let Some(world) = World::new("sees").await else { return };
+    let script = "id -u; id -g; touch /etc/x 2>/dev/null || echo read-only; cat /me/name; echo; cat /me/labels; echo; \
+                  echo kept > /deep/file; ls /whole; cat /whole/$POD/file";
+    let mount = |name: &str, path: &str| json!({"name": name, "mountPath": path});
+    let (whole, mut deep) = (mount("v", "/whole"), mount("v", "/deep"));
+    deep["subPathExpr"] = json!("$(POD)");
+    let field = |path: &str| json!({"fieldPath": path});
+    let items = json!([{"path": "name", "fieldRef": field("metadata.name")},
+                       {"path": "labels", "fieldRef": field("metadata.labels")}]);
+    let spec = json!({"restartPolicy": "Never", "automountServiceAccountToken": false,
+        "securityContext": {"runAsUser": 1234, "runAsGroup": 2345, "fsGroup": 2345},
+        "containers": [{"name": "c", "image": "busybox", "command": sh(script),
+            "env": [{"name": "POD", "valueFrom": {"fieldRef": field("metadata.name")}}],
+            "securityContext": {"readOnlyRootFilesystem": true},
+            "volumeMounts": [mount("me", "/me"), whole, deep]}],
+        "volumes": [{"name": "me", "downwardAPI": {"items": items}}, {"name": "v", "emptyDir": {}}]});
+    world.create("sees", spec).await;
+    let pod = world.until("sees", |pod| matches!(phase(pod), "Succeeded" | "Failed")).await;
+    if world.shared.runtime().limitations().iter().any(|text| text.starts_with("no user namespaces")) {
+        let expected = "1234\n2345\nread-only\nsees\napp=\"sees\"\nsees\nkept\n";
+        assert_eq!((phase(&pod), world.log("sees", "c", 0).as_str()), ("Succeeded", expected), "{:?}", pod.status);
+    }
     world.end().await;
 }

@@ -80,6 +80,7 @@ async fn a_container_has_its_own_processes_files_and_name() {
         container_path: container_path.into(),
         host_path: volume.clone(),
         read_only,
+        image: None,
     };
     let mut config = script(
         "echo pid $$; hostname; cat /var/run/secrets/it/greeting; touch /var/run/secrets/it/x 2>&1 || echo read-only; \
@@ -145,6 +146,17 @@ async fn commands_run_inside() {
     assert_eq!(out.lines().collect::<Vec<_>>(), ["/tmp", "value", "pod-name", "sleep 1000 "]);
     let slow = world.runtime.exec_sync(&id, &sh("sleep 1000"), Duration::from_millis(100)).await.unwrap_err();
     assert!(slow.to_string().contains("timed out"), "{slow}");
+    // What was late is gone, with all that it had begun; so is what the shim was told.
+    let slow = sh("sleep 1001 & sleep 1002; true");
+    world.runtime.exec_sync(&id, &slow, Duration::from_millis(300)).await.unwrap_err();
+    let (_, left) = world.exec(&id, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '").await;
+    assert!(left.contains("sleep 1000") && !left.contains("sleep 1001") && !left.contains("sleep 1002"), "{left}");
+    let files = std::fs::read_dir(world.dir.join("run").join(&id)).unwrap();
+    let told = files.flatten().filter(|file| file.file_name().to_string_lossy().starts_with("exec-"));
+    assert_eq!(told.count(), 0);
+    // Who prints more than is kept isn't stopped by that.
+    let (code, out) = world.exec(&id, "yes | head -c 100000; exit 6").await;
+    assert_eq!((code, out.len()), (6, 16 * 1024));
     let missing = world.runtime.exec_sync(&id, &["nope".to_owned()], Duration::from_secs(5)).await.unwrap();
     assert_eq!(missing.0.code, 127);
 

@@ -93,6 +93,58 @@ async fn a_port_that_is_taken() {
     world.end().await;
 }
 
+/// The node is asked for a pod before it can have heard of the label that the pod wants.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_was_just_labelled_takes_the_pod() {
+    let Some(world) = World::new("labelled").await else { return };
+    let mut spec = sleeper(json!({}));
+    world.create("before", spec.clone()).await;
+    world.until("before", ready).await;
+    spec["nodeSelector"] = json!({"disk": "ssd"});
+    world.create("unlabelled", spec.clone()).await;
+    let refused = world.until("unlabelled", |pod| phase(pod) == "Failed").await;
+    assert_eq!(refused.status.unwrap().reason.as_deref(), Some("NodeAffinity"));
+    let label = Patch::Merge(json!({"metadata": {"labels": {"disk": "ssd"}}}));
+    Api::<NodeObject>::all(&world.client).patch("node-1", &label).await.unwrap();
+    world.create("labelled", spec).await;
+    let pod = world.until("labelled", |pod| ready(pod) || phase(pod) == "Failed").await;
+    assert!(ready(&pod), "{:?}", pod.status);
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_of_an_image_need_an_engine() {
+    let Some(world) = World::new("image-volume").await else { return };
+    let spec = sleeper(json!({"volumes": [{"name": "v", "image": {"reference": "files:v1"}}],
+        "volumeMounts": [{"name": "v", "mountPath": "/v", "subPath": "a"}]}));
+    world.create("files", spec).await;
+    let pod = world.until("files", |pod| waiting(pod).0 == "CreateContainerError").await;
+    assert_eq!(waiting(&pod).1, "the process runtime has no images: there are no files of \"files:v1\"");
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_fills_the_disk_goes() {
+    let Some(world) = World::new("fills").await else { return };
+    let limits = |size: &str| json!({"limits": {"ephemeral-storage": size}});
+    let writes = |file: &str| sh(&format!("head -c 1000000 /dev/zero > {file}; exec sleep 1000"));
+    let volume = json!({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "100k"}}], "command": writes("/v/file"),
+        "volumeMounts": [{"name": "v", "mountPath": "/v"}]});
+    let volume = ("volume", volume, "Usage of EmptyDir volume \"v\" exceeds the limit \"100k\". ");
+    let own = json!({"resources": limits("500Ki"), "command": writes("/var/file")});
+    let total = "Pod ephemeral local storage usage exceeds the total limit of containers 500Ki. ";
+    world.create("modest", sleeper(json!({"resources": limits("100Mi"), "command": writes("/var/file")}))).await;
+    for (name, extra, message) in [volume, ("own", own, total)] {
+        world.create(name, sleeper(extra)).await;
+        let pod = world.until(name, |pod| phase(pod) == "Failed").await;
+        let status = pod.status.unwrap();
+        assert_eq!((status.reason.as_deref(), status.message.as_deref()), (Some("Evicted"), Some(message)));
+    }
+    let modest = world.pods().get("modest").await.unwrap();
+    assert_eq!(phase(&modest), "Running");
+    world.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn names_are_resolved_as_the_pod_says() {
     let Some(world) = World::new("dns").await else { return };

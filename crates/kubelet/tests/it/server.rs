@@ -39,7 +39,7 @@ impl Reach {
         Reach { address, _stopper: stopper }
     }
 
-    async fn get(&self, path: &str) -> String {
+    pub(crate) async fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).await.unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();

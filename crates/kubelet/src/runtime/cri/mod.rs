@@ -1,5 +1,8 @@
 //! Containers by a container engine that speaks the CRI: containerd, over its socket.
 
+mod messages;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 use std::{
@@ -7,9 +10,9 @@ use std::{
     time::Duration,
 };
 
-use base64::{Engine as _, prelude::BASE64_STANDARD};
 use capstan_clock::{SharedClock, Timestamp};
 use hyper_util::rt::TokioIo;
+use messages::{container_config, credentials, record, resources, sandbox_config};
 use tonic::{
     Code,
     client::Grpc,
@@ -18,10 +21,10 @@ use tonic::{
 use wire::Call;
 
 use super::{
-    Answer, ContainerConfig, ContainerRecord, ContainerStats, ExecConfig, ImageRecord, ImageRequest, Images, LeftOver,
-    Limits, Runtime, RuntimeError, Sandbox, SandboxConfig, Streaming,
+    Answer, ContainerConfig, ContainerRecord, ContainerStats, ExecConfig, ImageRecord, ImageRequest, ImageUser, Images,
+    LeftOver, Limits, Runtime, RuntimeError, Sandbox, SandboxConfig, Streaming,
 };
-use crate::{lifecycle::Exit, node::dns::Resolver};
+use crate::lifecycle::Exit;
 
 /// How often a container is looked at by who waits for its end.
 const POLL: Duration = Duration::from_millis(500);
@@ -30,8 +33,6 @@ const MAX_ANSWER: usize = 16 << 20;
 /// Labels by which this node knows its containers.
 const POD_UID: &str = "io.kubernetes.pod.uid";
 const CONTAINER_NAME: &str = "io.kubernetes.container.name";
-/// The period of processor quotas, in microseconds.
-const PERIOD: i64 = 100_000;
 
 /// A container engine behind a socket.
 #[derive(Clone, Debug)]
@@ -117,149 +118,6 @@ where
     }
 }
 
-fn namespaces(config: &SandboxConfig) -> wire::NamespaceOption {
-    let node = |yes: bool, otherwise: i32| if yes { wire::NODE } else { otherwise };
-    let pid = if config.share_process_namespace { wire::POD } else { wire::CONTAINER };
-    wire::NamespaceOption {
-        network: node(config.host_network, wire::POD),
-        pid: node(config.host_pid, pid),
-        ipc: node(config.host_ipc, wire::POD),
-    }
-}
-
-fn sandbox_config(config: &SandboxConfig) -> wire::PodSandboxConfig {
-    let mut labels: std::collections::HashMap<_, _> = config.labels.clone().into_iter().collect();
-    labels.insert(POD_UID.to_owned(), config.uid.clone());
-    labels.insert("io.kubernetes.pod.name".to_owned(), config.name.clone());
-    labels.insert("io.kubernetes.pod.namespace".to_owned(), config.namespace.clone());
-    let Resolver { servers, searches, options } = config.dns.clone();
-    let dns = (config.dns != Resolver::default()).then_some(wire::DnsConfig { servers, searches, options });
-    let ports = config.ports.iter().map(|(protocol, container, host, ip)| wire::PortMapping {
-        protocol: match protocol.as_str() {
-            "UDP" => 1,
-            "SCTP" => 2,
-            _ => 0,
-        },
-        container_port: i32::from(*container),
-        host_port: i32::from(*host),
-        host_ip: ip.clone(),
-    });
-    wire::PodSandboxConfig {
-        metadata: Some(wire::PodSandboxMetadata {
-            name: config.name.clone(),
-            uid: config.uid.clone(),
-            namespace: config.namespace.clone(),
-            attempt: config.attempt,
-        }),
-        hostname: if config.host_network { String::new() } else { config.hostname.clone() },
-        log_directory: config.log_directory.display().to_string(),
-        dns_config: dns,
-        port_mappings: ports.collect(),
-        labels,
-        annotations: config.annotations.clone().into_iter().collect(),
-        linux: Some(wire::LinuxPodSandboxConfig {
-            security_context: Some(wire::LinuxSandboxSecurityContext {
-                namespace_options: Some(namespaces(config)),
-                privileged: false,
-            }),
-        }),
-    }
-}
-
-fn resources(limits: &Limits) -> wire::LinuxContainerResources {
-    wire::LinuxContainerResources {
-        cpu_period: PERIOD,
-        cpu_quota: limits.cpu_limit_milli * PERIOD / 1000,
-        cpu_shares: (limits.cpu_request_milli * 1024 / 1000).max(2),
-        memory_limit_in_bytes: limits.memory_bytes,
-        oom_score_adj: limits.oom_score_adj,
-    }
-}
-
-/// A container of this node; nothing if it belongs to somebody else.
-fn record(mut container: wire::ContainerItem) -> Option<ContainerRecord> {
-    Some(ContainerRecord {
-        pod_uid: container.labels.remove(POD_UID)?,
-        name: container.labels.remove(CONTAINER_NAME).unwrap_or_default(),
-        attempt: container.metadata.unwrap_or_default().attempt,
-        running: container.state == wire::RUNNING,
-        id: container.id,
-        image: container.image_ref,
-    })
-}
-
-fn container_config(pod: &SandboxConfig, config: &ContainerConfig) -> wire::ContainerMessage {
-    let (limits, security) = (&config.limits, &config.security);
-    let number = |value: i64| wire::Int64Value { value };
-    wire::ContainerMessage {
-        metadata: Some(wire::ContainerMetadata { name: config.name.clone(), attempt: config.attempt }),
-        image: Some(wire::ImageSpec { image: config.image_ref.clone(), user_specified_image: config.image.clone() }),
-        command: config.command.clone(),
-        args: config.args.clone(),
-        working_dir: config.working_dir.clone(),
-        envs: config
-            .env
-            .iter()
-            .map(|(key, value)| wire::KeyValue { key: key.clone(), value: value.clone().into_bytes() })
-            .collect(),
-        mounts: config
-            .mounts
-            .iter()
-            .map(|mount| wire::MountMessage {
-                container_path: mount.container_path.display().to_string(),
-                host_path: mount.host_path.display().to_string(),
-                readonly: mount.read_only,
-            })
-            .collect(),
-        labels: config.labels.clone().into_iter().collect(),
-        log_path: config.log_path.display().to_string(),
-        stdin: config.stdin,
-        stdin_once: config.stdin_once,
-        tty: config.tty,
-        linux: Some(wire::LinuxContainerConfig {
-            resources: Some(resources(limits)),
-            security_context: Some(wire::LinuxContainerSecurityContext {
-                capabilities: Some(wire::Capability {
-                    add_capabilities: security.add_capabilities.clone(),
-                    drop_capabilities: security.drop_capabilities.clone(),
-                }),
-                privileged: security.privileged,
-                namespace_options: Some(namespaces(pod)),
-                run_as_user: security.user.map(number),
-                run_as_group: security.group.map(number),
-                readonly_rootfs: security.read_only_root,
-                supplemental_groups: security.groups.clone(),
-                no_new_privs: security.no_new_privileges,
-            }),
-        }),
-    }
-}
-
-/// The name and password for an image's registry in one of several `.dockerconfigjson` documents.
-fn credentials(image: &str, secrets: &[Vec<u8>]) -> Option<wire::AuthConfig> {
-    let registry = match image.split_once('/') {
-        Some((first, _)) if first.contains(['.', ':']) || first == "localhost" => first,
-        _ => "docker.io",
-    };
-    secrets.iter().find_map(|secret| {
-        let document: serde_json::Value = serde_json::from_slice(secret).ok()?;
-        let auths = document.get("auths")?.as_object()?;
-        let (server, entry) = auths.iter().find(|(server, _)| {
-            let server = server.trim_start_matches("https://").trim_start_matches("http://");
-            let host = server.split('/').next().unwrap_or(server);
-            host == registry || (registry == "docker.io" && host.ends_with("docker.io"))
-        })?;
-        let text = |name: &str| entry.get(name).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
-        let (mut username, mut password) = (text("username"), text("password"));
-        if let Ok(decoded) = BASE64_STANDARD.decode(text("auth"))
-            && let Some((name, secret)) = String::from_utf8_lossy(&decoded).split_once(':')
-        {
-            (username, password) = (name.to_owned(), secret.to_owned());
-        }
-        Some(wire::AuthConfig { username, password, auth: String::new(), server_address: server.clone() })
-    })
-}
-
 impl Runtime for Cri {
     fn name(&self) -> &'static str {
         "containerd"
@@ -286,6 +144,17 @@ impl Runtime for Cri {
             let spec = wire::ImageSpec { image: image.image.clone(), user_specified_image: String::new() };
             let answer = self.call(wire::ImageStatusRequest { image: Some(spec) }).await?;
             Ok(answer.image.map(|image| image.id))
+        })
+    }
+
+    fn image_user<'a>(&'a self, image_ref: &'a str) -> Answer<'a, Option<ImageUser>> {
+        Box::pin(async move {
+            let spec = wire::ImageSpec { image: image_ref.to_owned(), user_specified_image: String::new() };
+            let image = self.call(wire::ImageStatusRequest { image: Some(spec) }).await?.image.unwrap_or_default();
+            Ok(Some(match image.uid {
+                None if !image.username.is_empty() => ImageUser::Name(image.username),
+                uid => ImageUser::Id(uid.map_or(0, |uid| uid.value)),
+            }))
         })
     }
 
@@ -360,7 +229,12 @@ impl Runtime for Cri {
         Box::pin(async move {
             loop {
                 let request = wire::ContainerStatusRequest { container_id: id.to_owned() };
-                let status = self.call(request).await?.status.unwrap_or_default();
+                let status = match self.call(request).await {
+                    Ok(answer) => answer.status.unwrap_or_default(),
+                    Err(gone @ RuntimeError::NotFound(_)) => return Err(gone),
+                    // An engine that doesn't answer, or is being restarted, says nothing about its containers.
+                    Err(_) => wire::ContainerStatus::default(),
+                };
                 if status.state == wire::EXITED {
                     return Ok(Exit {
                         code: status.exit_code,
@@ -405,7 +279,8 @@ impl Runtime for Cri {
             for mut sandbox in self.call(wire::ListPodSandboxRequest {}).await?.items {
                 let Some(pod_uid) = sandbox.labels.remove(POD_UID) else { continue };
                 if sandbox.state != wire::READY {
-                    self.stop_sandbox(&sandbox.id).await?;
+                    // Nothing runs in it; that it can't be taken away must not keep the node from its work.
+                    let _ = self.stop_sandbox(&sandbox.id).await;
                     continue;
                 }
                 let (own, others): (Vec<_>, Vec<_>) =
@@ -428,6 +303,7 @@ impl Runtime for Cri {
             let images = images.map(|image| ImageRecord {
                 id: image.id,
                 names: image.repo_tags,
+                digests: image.repo_digests,
                 size: image.size,
                 pinned: image.pinned,
             });
@@ -529,28 +405,12 @@ impl Runtime for Cri {
                         cpu_nanos: value(cpu.usage_core_nano_seconds),
                         cpu_nano_cores: cpu.usage_nano_cores.map(|cores| cores.value),
                         memory_bytes: value(usage.memory.unwrap_or_default().working_set_bytes),
+                        disk_bytes: value(usage.writable_layer.unwrap_or_default().used_bytes),
                         at,
                         ..ContainerStats::default()
                     })
                 })
                 .collect())
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_and_passwords_of_registries() {
-        let auth = BASE64_STANDARD.encode("me:secret");
-        let document = serde_json::json!({"auths": {"https://index.docker.io/v1/": {"auth": auth},
-            "reg.example:5000": {"username": "you", "password": "p"}}});
-        let secrets = [document.to_string().into_bytes()];
-        let of = |image: &str| credentials(image, &secrets).map(|auth| (auth.username, auth.password));
-        assert_eq!(of("busybox"), Some(("me".into(), "secret".into())));
-        assert_eq!(of("reg.example:5000/a/b:v1"), Some(("you".into(), "p".into())));
-        assert_eq!(of("other.example/a"), None);
     }
 }

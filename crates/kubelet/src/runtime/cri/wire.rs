@@ -103,10 +103,19 @@ messages! {
     }
     LinuxSandboxSecurityContext {
         #[prost(message, optional, tag = "1")] namespace_options: Option<NamespaceOption>,
+        #[prost(message, optional, tag = "3")] run_as_user: Option<Int64Value>,
+        #[prost(int64, repeated, tag = "5")] supplemental_groups: Vec<i64>,
         #[prost(bool, tag = "6")] privileged: bool,
+        #[prost(message, optional, tag = "8")] run_as_group: Option<Int64Value>,
+        #[prost(message, optional, tag = "9")] seccomp: Option<SecurityProfile>,
+    }
+    SecurityProfile {
+        #[prost(int32, tag = "1")] profile_type: i32,
+        #[prost(string, tag = "2")] localhost_ref: String,
     }
     LinuxPodSandboxConfig {
         #[prost(message, optional, tag = "2")] security_context: Option<LinuxSandboxSecurityContext>,
+        #[prost(map = "string, string", tag = "3")] sysctls: HashMap<String, String>,
     }
     PodSandboxConfig {
         #[prost(message, optional, tag = "1")] metadata: Option<PodSandboxMetadata>,
@@ -171,10 +180,15 @@ messages! {
         #[prost(bool, tag = "2")] privileged: bool,
         #[prost(message, optional, tag = "3")] namespace_options: Option<NamespaceOption>,
         #[prost(message, optional, tag = "5")] run_as_user: Option<Int64Value>,
+        #[prost(string, tag = "6")] run_as_username: String,
         #[prost(bool, tag = "7")] readonly_rootfs: bool,
         #[prost(int64, repeated, tag = "8")] supplemental_groups: Vec<i64>,
         #[prost(bool, tag = "11")] no_new_privs: bool,
         #[prost(message, optional, tag = "12")] run_as_group: Option<Int64Value>,
+        #[prost(string, repeated, tag = "13")] masked_paths: Vec<String>,
+        #[prost(string, repeated, tag = "14")] readonly_paths: Vec<String>,
+        #[prost(message, optional, tag = "15")] seccomp: Option<SecurityProfile>,
+        #[prost(message, optional, tag = "16")] apparmor: Option<SecurityProfile>,
     }
     LinuxContainerConfig {
         #[prost(message, optional, tag = "1")] resources: Option<LinuxContainerResources>,
@@ -188,6 +202,8 @@ messages! {
         #[prost(string, tag = "1")] container_path: String,
         #[prost(string, tag = "2")] host_path: String,
         #[prost(bool, tag = "3")] readonly: bool,
+        #[prost(message, optional, tag = "9")] image: Option<ImageSpec>,
+        #[prost(string, tag = "10")] image_sub_path: String,
     }
     ContainerMessage {
         #[prost(message, optional, tag = "1")] metadata: Option<ContainerMetadata>,
@@ -274,7 +290,10 @@ messages! {
     Image {
         #[prost(string, tag = "1")] id: String,
         #[prost(string, repeated, tag = "2")] repo_tags: Vec<String>,
+        #[prost(string, repeated, tag = "3")] repo_digests: Vec<String>,
         #[prost(uint64, tag = "4")] size: u64,
+        #[prost(message, optional, tag = "5")] uid: Option<Int64Value>,
+        #[prost(string, tag = "6")] username: String,
         #[prost(bool, tag = "8")] pinned: bool,
     }
     ListImagesRequest {}
@@ -282,7 +301,10 @@ messages! {
     RemoveImageRequest { #[prost(message, optional, tag = "1")] image: Option<ImageSpec>, }
     ImageFsInfoRequest {}
     FilesystemIdentifier { #[prost(string, tag = "1")] mountpoint: String, }
-    FilesystemUsage { #[prost(message, optional, tag = "2")] fs_id: Option<FilesystemIdentifier>, }
+    FilesystemUsage {
+        #[prost(message, optional, tag = "2")] fs_id: Option<FilesystemIdentifier>,
+        #[prost(message, optional, tag = "3")] used_bytes: Option<UInt64Value>,
+    }
     ImageFsInfoResponse { #[prost(message, repeated, tag = "1")] image_filesystems: Vec<FilesystemUsage>, }
     ImageStatusResponse { #[prost(message, optional, tag = "1")] image: Option<Image>, }
     AuthConfig {
@@ -310,6 +332,7 @@ messages! {
         #[prost(message, optional, tag = "1")] attributes: Option<ContainerAttributes>,
         #[prost(message, optional, tag = "2")] cpu: Option<CpuUsage>,
         #[prost(message, optional, tag = "3")] memory: Option<MemoryUsage>,
+        #[prost(message, optional, tag = "4")] writable_layer: Option<FilesystemUsage>,
     }
     ListContainerStatsResponse { #[prost(message, repeated, tag = "1")] stats: Vec<ContainerUsage>, }
 }

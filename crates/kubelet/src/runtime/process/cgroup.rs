@@ -5,14 +5,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::runtime::Limits;
+use crate::runtime::{CPU_PERIOD, Limits};
 
 /// The directory under which all of this node's groups are.
 const PARENT: &str = "capstan";
 /// The controllers of version 1 that are used.
 const CONTROLLERS: [&str; 4] = ["memory", "cpu", "cpuacct", "pids"];
-/// The period of processor quotas, in microseconds.
-const PERIOD: i64 = 100_000;
 
 /// Which cgroups can be made here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,9 +68,7 @@ impl Cgroups {
 
 /// What to write into which file.
 fn settings(controller: &str, limits: &Limits) -> Vec<(&'static str, String)> {
-    let quota = limits.cpu_limit_milli * PERIOD / 1000;
-    // A thousandth of a processor is about a share; no request is the least that there is.
-    let shares = (limits.cpu_request_milli * 1024 / 1000).clamp(2, 262_144);
+    let (quota, shares) = (limits.cpu_quota(), limits.cpu_shares());
     let weight = 1 + ((shares - 2) * 9999) / 262_142;
     let mut all = Vec::new();
     if matches!(controller, "" | "memory") && limits.memory_bytes > 0 {
@@ -82,7 +78,7 @@ fn settings(controller: &str, limits: &Limits) -> Vec<(&'static str, String)> {
     match controller {
         "" => {
             all.push(("cpu.weight", weight.to_string()));
-            all.extend((quota > 0).then(|| ("cpu.max", format!("{quota} {PERIOD}"))));
+            all.extend((quota > 0).then(|| ("cpu.max", format!("{quota} {CPU_PERIOD}"))));
             // All of a container's processes or none.
             all.push(("memory.oom.group", "1".to_owned()));
         }

@@ -19,7 +19,7 @@ use bytes::Bytes;
 use capstan_clock::{SharedClock, SharedIds, Timestamp};
 use rustix::process::{Pid, Signal};
 use tokio::{
-    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
     net::{UnixListener, UnixStream},
     process::{Child, Command},
     sync::{broadcast, mpsc, watch},
@@ -309,8 +309,9 @@ impl Container {
         let (cpu_nanos, memory_bytes) = self.group.usage().or_else(|| process_usage(pid))?;
         let (pod_uid, name) = (self.pod_uid.clone(), self.name.clone());
         let processes = self.group.processes().unwrap_or(1);
+        let disk_bytes = crate::node::storage::bytes(&self.spec.dir.join("upper"));
         let at = Some(now);
-        Some(ContainerStats { pod_uid, name, cpu_nanos, cpu_nano_cores: None, memory_bytes, processes, at })
+        Some(ContainerStats { pod_uid, name, cpu_nanos, cpu_nano_cores: None, memory_bytes, processes, disk_bytes, at })
     }
 
     fn exec_command(&self, shim: &Path, argv: &[String], tty: bool, ids: &SharedIds) -> Result<Command, RuntimeError> {
@@ -325,6 +326,10 @@ impl Container {
         let mut command = Command::new(shim);
         command.args([PROCESS_INIT.as_ref(), "exec".as_ref(), path.as_os_str()]).env_clear().current_dir("/");
         command.kill_on_drop(true);
+        if !tty {
+            // The command is of the shim's group and ends with it. With a terminal it has a session of its own.
+            command.process_group(0);
+        }
         Ok(command)
     }
 
@@ -377,19 +382,8 @@ impl Container {
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let mut output = Vec::new();
         let done = async {
-            let mut errors = Vec::new();
-            let out = async {
-                if let Some(out) = stdout {
-                    let _ = out.take(MAX_SYNC_OUTPUT as u64).read_to_end(&mut output).await;
-                }
-            };
-            let err = async {
-                if let Some(err) = stderr {
-                    let _ = err.take(MAX_SYNC_OUTPUT as u64).read_to_end(&mut errors).await;
-                }
-            };
-            tokio::join!(out, err);
-            output.extend(errors);
+            let (out, err) = tokio::join!(beginning(stdout), beginning(stderr));
+            output = [out, err].concat();
             wait(child).await
         };
         let exit = tokio::select! {
@@ -399,7 +393,6 @@ impl Container {
         match exit {
             Some(exit) => Ok((exit, output)),
             None => {
-                // The shim is the leader of its session: the command ends with it.
                 if let Some(pid) = pid {
                     let _ = rustix::process::kill_process_group(pid, Signal::KILL);
                 }
@@ -477,6 +470,15 @@ impl Container {
 fn give_terminal(command: &mut Command, process: OwnedFd) -> std::io::Result<()> {
     command.stdin(process.try_clone()?).stdout(process.try_clone()?).stderr(process);
     Ok(())
+}
+
+/// The beginning of what something prints; it is read to its end, so that whoever prints more isn't stopped.
+async fn beginning(from: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
+    let Some(mut from) = from else { return Vec::new() };
+    let mut kept = Vec::new();
+    let _ = (&mut from).take(MAX_SYNC_OUTPUT as u64).read_to_end(&mut kept).await;
+    let _ = tokio::io::copy(&mut from, &mut tokio::io::sink()).await;
+    kept
 }
 
 async fn wait(mut child: Child) -> Result<Exit, RuntimeError> {

@@ -132,6 +132,10 @@ impl Process {
             let text = "this machine allows no mount namespaces, so that no volume can be at its place";
             return Err(RuntimeError::Failed(text.to_owned()));
         }
+        if let Some(image) = config.mounts.iter().find_map(|mount| mount.image.as_ref()) {
+            let text = format!("the process runtime has no images: there are no files of \"{}\"", image.image);
+            return Err(RuntimeError::Failed(text));
+        }
         let mut env = vec![("PATH".to_owned(), PATH.to_owned()), ("HOSTNAME".to_owned(), pod.hostname.clone())];
         env.extend((config.tty).then(|| ("TERM".to_owned(), "xterm".to_owned())));
         if !config.env.iter().any(|(name, _)| name == "HOME") {
@@ -225,6 +229,7 @@ impl Runtime for Process {
         let facts = [
             (true, "pods use the node's network: their ports are the node's"),
             (true, "there are no images: a container runs programs of this machine"),
+            (true, "no seccomp or AppArmor profiles: only capabilities restrict what a container asks of the kernel"),
             (!own.mount, "no mount namespaces: containers can change the node's files, and volumes can't be mounted"),
             (!own.pid, "no process namespaces: containers see the node's processes"),
             (!own.user, "no user namespaces: root in a container is root on the node, with fewer capabilities"),

@@ -50,7 +50,11 @@ pub fn process_init(mut args: impl Iterator<Item = String>) -> Option<i32> {
     let done = match role.as_str() {
         "outer" => read::<Spec>(&path).and_then(|spec| outer(&spec, &path)),
         "inner" => read::<Spec>(&path).and_then(|spec| inner(&spec)),
-        "exec" => read::<ExecSpec>(&path).and_then(|spec| exec(&spec)),
+        "exec" => read::<ExecSpec>(&path).and_then(|spec| {
+            // It is for this one time.
+            let _ = std::fs::remove_file(&path);
+            exec(&spec)
+        }),
         "session" => Ok(session(&path, &args.collect::<Vec<_>>())),
         "try" => try_namespaces(&path),
         "pause" => Ok(pause()),
@@ -277,8 +281,8 @@ fn exec(spec: &ExecSpec) -> Result<i32, String> {
     restrict(container)?;
     let directory = if container.working_dir.is_empty() { "/" } else { &container.working_dir };
     std::env::set_current_dir(directory).map_err(|error| format!("{directory}: {error}"))?;
-    // The command is a child, because only children are in the other process namespace; and it is the leader of its own
-    // session, so that a shell finds itself in charge of the terminal.
+    // The command is a child, because only children are in the other process namespace; and with a terminal it is the
+    // leader of its own session, so that a shell finds itself in charge of it.
     let terminal = if spec.tty { "tty" } else { "" };
     let argv = ["/proc/self/exe", PROCESS_INIT, "session", terminal].map(str::to_owned);
     let argv: Vec<String> = argv.into_iter().chain(spec.argv.iter().cloned()).collect();
@@ -286,10 +290,10 @@ fn exec(spec: &ExecSpec) -> Result<i32, String> {
     Ok(code(child.wait().map_err(|error| format!("wait: {error}"))?).0)
 }
 
-/// Becomes a command in a session of its own; returns only when that failed.
+/// Becomes a command, in a session of its own if it has a terminal; returns only when that failed.
 fn session(tty: &str, argv: &[String]) -> i32 {
     let program = argv.first().map_or("", String::as_str);
-    let failed = match terminal(tty == "tty") {
+    let failed = match if tty == "tty" { terminal(true) } else { Ok(()) } {
         Ok(()) => Command::new(program).args(argv.iter().skip(1)).exec(),
         Err(error) => std::io::Error::other(error),
     };
