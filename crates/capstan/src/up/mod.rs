@@ -18,8 +18,10 @@ use std::{
     time::Duration,
 };
 
+use capstan_client::Api;
 use capstan_clock::{Clock, Moment, OsIds, RealClock, SharedClock, SharedIds};
 use capstan_runtime::Stopper;
+use k8s_openapi::api::core::v1::{Node, ServiceAccount};
 use tokio::task::JoinSet;
 
 pub(crate) use flags::HELP;
@@ -36,6 +38,9 @@ const LAST_LINE: &str = "  capstan down ";
 
 /// The file that says which port the cluster had.
 const PORT_FILE: &str = "port";
+
+/// How long a cluster has to become one that takes pods before it is called ready all the same.
+const USABLE_WITHIN: Duration = Duration::from_secs(3);
 
 /// How long the loops have to end.
 const LOOPS_END_WITHIN: Duration = Duration::from_secs(10);
@@ -166,6 +171,8 @@ async fn foreground(flags: &UpFlags, server_flags: &Flags, place: &Place) -> Res
     let nodes = nodes::start(&inside, flags, place).await?;
     progress.done("nodes", &nodes.what);
 
+    usable(&inside, flags, place).await;
+    progress.last = progress.clock.monotonic();
     let (state, where_to) = write_kubeconfig(&running, server_flags, place)?;
     state.write(&place.directory)?;
     keep_port(place, running.port)?;
@@ -196,6 +203,28 @@ async fn foreground(flags: &UpFlags, server_flags: &Flags, place: &Place) -> Res
     running.shut_down().await;
     journal.say("up", "has ended");
     state.remove(&place.directory)
+}
+
+/// Waits until a first pod would be taken: until the account that pods have is there, and a node to run on. What keeps
+/// that from being so is in the journal, and no reason not to look at the cluster.
+async fn usable(inside: &Inside<'_>, flags: &UpFlags, place: &Place) {
+    let client = inside.installer();
+    let (accounts, nodes) = (Api::<ServiceAccount>::namespaced(&client, "default"), Api::<Node>::all(&client));
+    let is_ready = |node: Option<&Node>| {
+        let status = node.and_then(|node| node.status.as_ref());
+        status
+            .is_some_and(|status| status.conditions.iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True"))
+    };
+    let usable = async {
+        let _ = accounts.wait_for("default", |account: Option<&ServiceAccount>| account.is_some()).await;
+        if flags.nodes > 0 {
+            let _ = nodes.wait_for(&format!("{}-0", place.name), is_ready).await;
+        }
+    };
+    tokio::select! {
+        () = usable => {}
+        () = RealClock::new().sleep(USABLE_WITHIN) => {}
+    }
 }
 
 /// Prints a line. Whoever reads may have had enough: that is no reason for a cluster to end.

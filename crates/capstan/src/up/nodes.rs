@@ -96,6 +96,7 @@ async fn this_machine(
     let (clock, ids) = clock_and_ids();
     let addresses = vec![running.address.to_string()];
     let found = Path::new(CONTAINERD).exists();
+    let mut api_server = None;
     let (runtime, what): (Arc<dyn capstan_kubelet::runtime::Runtime>, _) = match runtime {
         Runtime::Containerd | Runtime::Auto if found || runtime == Runtime::Containerd => {
             let cri = Cri::connect(Path::new(CONTAINERD), Arc::clone(&clock)).await;
@@ -107,6 +108,7 @@ async fn this_machine(
             let pods = vec![reachable(IpAddr::from([0, 0, 0, 0])).to_string()];
             let process = Process::new(&root, &shim, pods, Arc::clone(&clock), Arc::clone(&ids)).await;
             let process = process.map_err(|error| format!("{}: {error}", root.display()))?;
+            api_server = Some(SocketAddr::new(running.address, running.port));
             let why = if runtime == Runtime::Auto { " (no containerd found)" } else { "" };
             let what = format!("{} runtime{why}", process.name());
             (Arc::new(process), what)
@@ -117,7 +119,11 @@ async fn this_machine(
     let port = listener.local_addr().map_err(|error| error.to_string())?.port();
     let client = inside.client(&format!("kubelet {name}"), inside::node(&name), "kubelet");
     let authorizer = Webhook::new(client.clone(), Arc::clone(&clock), &name);
-    let node = Node::builder(client, clock, ids)
+    let mut node = Node::builder(client, clock, ids);
+    if let Some(address) = api_server {
+        node = node.api_server(address);
+    }
+    let node = node
         .name(&name)
         .root_dir(&root)
         .ips(addresses)

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    net::SocketAddr,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
     time::Duration,
@@ -48,6 +49,7 @@ pub struct NodeBuilder {
     signals: Option<SignalSource>,
     thresholds: Thresholds,
     dns: Dns,
+    api_server: Option<SocketAddr>,
     log: Log,
 }
 
@@ -78,6 +80,7 @@ impl Node {
             signals: None,
             thresholds: Thresholds::default(),
             dns: Dns::default(),
+            api_server: None,
             log: Arc::new(|_| {}),
         }
     }
@@ -168,6 +171,13 @@ impl NodeBuilder {
         self
     }
 
+    /// Where pods find the API server, for machines on which nothing leads from the addresses of Services to anywhere.
+    #[must_use]
+    pub fn api_server(mut self, address: SocketAddr) -> Self {
+        self.api_server = Some(address);
+        self
+    }
+
     /// Who resolves names for pods; the node's own servers when not said.
     #[must_use]
     pub fn dns(mut self, dns: Dns) -> Self {
@@ -227,6 +237,7 @@ impl NodeBuilder {
             sync_frequency: self.sync_frequency,
             allocatable,
             dns: self.dns,
+            api_server: self.api_server,
             log: self.log,
             pods: Mutex::default(),
             usage: Mutex::default(),

@@ -2,11 +2,13 @@
 
 use std::{
     collections::BTreeMap,
+    net::SocketAddr,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
+use capstan_api::selector::Selector;
 use capstan_client::{Client, Lister};
 use capstan_clock::{SharedClock, SharedIds};
 use capstan_runtime::{EventRecorder, EventType, ObjectReference};
@@ -67,6 +69,7 @@ pub struct Shared {
     /// Thousandths of a processor and bytes that pods may have.
     pub(crate) allocatable: (i64, i64),
     pub(crate) dns: Dns,
+    pub(crate) api_server: Option<SocketAddr>,
     pub(crate) log: Log,
     pub(crate) pods: Mutex<BTreeMap<String, PodHandle>>,
     pub(crate) usage: Mutex<Vec<ContainerStats>>,
@@ -81,6 +84,23 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Shared {
+    /// The services, as pods are to be told of them.
+    pub(crate) fn services_for_pods(&self) -> Vec<Service> {
+        let mut all: Vec<_> =
+            self.services.list(&Selector::default()).iter().map(|service| (**service).clone()).collect();
+        let is_own = |service: &&mut Service| {
+            let (metadata, named) = (&service.metadata, |text: &Option<String>, name| text.as_deref() == Some(name));
+            named(&metadata.namespace, "default") && named(&metadata.name, "kubernetes")
+        };
+        if let Some(address) = self.api_server
+            && let Some(spec) = all.iter_mut().find(is_own).and_then(|service| service.spec.as_mut())
+        {
+            spec.cluster_ip = Some(address.ip().to_string());
+            spec.ports.iter_mut().flatten().for_each(|port| port.port = address.port().into());
+        }
+        all
+    }
+
     /// The pods by uid.
     pub(crate) fn pods(&self) -> MutexGuard<'_, BTreeMap<String, PodHandle>> {
         self.pods.lock().unwrap_or_else(PoisonError::into_inner)

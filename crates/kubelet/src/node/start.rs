@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
-use capstan_api::selector::Selector;
 use capstan_client::Api;
 use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod, Secret};
 use tokio::sync::watch;
@@ -181,8 +180,7 @@ impl Start {
             let found = Api::<Secret>::namespaced(&self.shared.client, namespace).get_opt(&name).await;
             all.secrets.insert(name, found.map_err(|error| error.to_string())?);
         }
-        let services = self.shared.services.list(&Selector::default());
-        all.services = services.iter().map(|service| (**service).clone()).collect();
+        all.services = self.shared.services_for_pods();
         all.volumes = self.volumes.iter().map(|(name, volume)| (name.clone(), volume.path.clone())).collect();
         Ok(all)
     }
