@@ -1,6 +1,6 @@
 //! Looking at an object: every rule for every value that it is about, within one budget.
 
-use std::{collections::HashMap, rc::Rc};
+use std::{cell::OnceCell, collections::HashMap, rc::Rc};
 
 use capstan_api::{
     Array, Value,
@@ -30,9 +30,27 @@ struct Waiting<'a> {
     old: Option<&'a Value>,
     /// What of before it is compared with to see whether something has changed: its own value, or of what is around it
     /// that which is nearest and can be told apart.
-    before: Option<(NodeRef<'a>, &'a Value, &'a Value)>,
+    before: Option<Rc<Before<'a>>>,
     path: Option<Rc<Way<'a>>>,
     root: bool,
+}
+
+/// A value and what it was. Many values may look at one, so it is compared once.
+struct Before<'a> {
+    node: NodeRef<'a>,
+    new: &'a Value,
+    old: &'a Value,
+    same: OnceCell<bool>,
+}
+
+impl<'a> Before<'a> {
+    fn of(node: NodeRef<'a>, new: &'a Value, old: Option<&'a Value>) -> Option<Rc<Self>> {
+        old.map(|old| Rc::new(Before { node, new, old, same: OnceCell::new() }))
+    }
+
+    fn is_same(&self) -> bool {
+        *self.same.get_or_init(|| is_same(self.node, self.new, self.old))
+    }
 }
 
 /// The way to a value.
@@ -119,7 +137,7 @@ fn add_below<'a>(validator: &Validator, at: &Waiting<'a>, todo: &mut Vec<Waiting
         if validator.ways.contains(&node.id()) {
             // Which version an object was in before cannot be seen any more.
             let version = at.path.is_none() && matches!(segment, Segment::Child("apiVersion" | "kind"));
-            let before = old.map(|old| (node, value, old)).or(at.before).filter(|_| !version);
+            let before = Before::of(node, value, old).or_else(|| at.before.clone()).filter(|_| !version);
             let path = Some(Rc::new(Way { parent: at.path.clone(), segment }));
             todo.push(Waiting { node, value, old, before, path, root: node.is_embedded_resource() });
         }
@@ -197,7 +215,7 @@ impl Run<'_> {
         value: &'a Value,
         old: Option<&'a Value>,
     ) -> i64 {
-        let before = old.map(|old| (node, value, old));
+        let before = Before::of(node, value, old);
         let mut todo = vec![Waiting { node, value, old, before, path: None, root: validator.root }];
         while let Some(waiting) = todo.pop() {
             if waiting.value.is_null() {
@@ -216,9 +234,7 @@ impl Run<'_> {
     /// A rule is not true. One that is about the value alone is forgiven where the value is what it was.
     fn add(&mut self, compiled: &CompiledRule, at: &Waiting<'_>, error: Error) {
         match &mut self.forgiven {
-            Some(forgiven)
-                if !compiled.uses_old_self && at.before.is_some_and(|(node, new, old)| is_same(node, new, old)) =>
-            {
+            Some(forgiven) if !compiled.uses_old_self && at.before.as_ref().is_some_and(|before| before.is_same()) => {
                 forgiven.push(error);
             }
             _ => self.errors.push(error),

@@ -49,10 +49,12 @@ pub(crate) fn sent(call: &mut Call<'_>, what: Option<&str>) -> Result<(Map, Writ
     let decoded = |gvk: &GroupVersionKind, warnings: &mut Vec<String>| {
         decode::object(&call.body, content_type, gvk, &schema, options.field_validation, warnings)
     };
-    // Evictions are the same in both versions that clients send.
-    let older = GroupVersionKind { version: "v1beta1".into(), ..gvk.clone() };
     let mut object = match decoded(gvk, &mut call.warnings) {
-        Err(error) if gvk.kind == *"Eviction" => decoded(&older, &mut call.warnings).map_err(|_| error)?,
+        // Evictions are the same in both versions that clients send.
+        Err(error) if gvk.kind == *"Eviction" => {
+            let older = GroupVersionKind { version: "v1beta1".into(), ..gvk.clone() };
+            decoded(&older, &mut call.warnings).map_err(|_| error)?
+        }
         other => other?,
     };
     super::call::ensure_namespace(&call.info.namespace, &mut object)?;
