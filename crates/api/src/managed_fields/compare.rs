@@ -44,9 +44,8 @@ struct Difference {
 }
 
 impl Difference {
-    fn leaf(lhs: Option<&Value>, rhs: Option<&Value>) -> Self {
-        let modified = matches!((lhs, rhs), (Some(lhs), Some(rhs)) if !equal(lhs, rhs));
-        Difference { removed: rhs.is_none(), modified, added: lhs.is_none(), inside: Comparison::default() }
+    fn leaf(lhs: &Value, rhs: &Value) -> Self {
+        Difference { modified: !equal(lhs, rhs), ..Difference::default() }
     }
 
     fn unite(self, other: Self) -> Self {
@@ -66,27 +65,11 @@ impl Difference {
 /// Whether values are the same; numbers are by their size, be they integers or not.
 pub(super) fn equal(a: &Value, b: &Value) -> bool {
     use crate::value::Event;
-    a.walk().eq_by_event(b.walk(), |a, b| match (a, b) {
-        (Event::Int(a), Event::Float(b)) => *a as f64 == *b,
-        (Event::Float(a), Event::Int(b)) => *a == *b as f64,
+    a.eq_by(b, |a, b| match (a, b) {
+        (Event::Int(a), Event::Float(b)) => a as f64 == b,
+        (Event::Float(a), Event::Int(b)) => a == b as f64,
         (a, b) => a == b,
     })
-}
-
-trait EqBy: Iterator + Sized {
-    fn eq_by_event(self, other: Self, eq: impl Fn(&Self::Item, &Self::Item) -> bool) -> bool;
-}
-
-impl<'v> EqBy for crate::value::Walk<'v> {
-    fn eq_by_event(mut self, mut other: Self, eq: impl Fn(&Self::Item, &Self::Item) -> bool) -> bool {
-        loop {
-            match (self.next(), other.next()) {
-                (None, None) => return true,
-                (Some(a), Some(b)) if eq(&a, &b) => {}
-                _ => return false,
-            }
-        }
-    }
 }
 
 /// Compares two objects. Their `metadata.managedFields` are passed over.
@@ -109,33 +92,70 @@ fn is_container(value: &Value) -> bool {
 static EMPTY: Value = Value::Object(Map::new());
 
 fn values(ty: Ty<'_>, lhs: Option<&Value>, rhs: Option<&Value>, depth: usize) -> Result<Difference, String> {
-    let Some(by) = rhs.or(lhs) else { return Ok(Difference::default()) };
-    let difference = match (lhs, rhs) {
+    Ok(match (lhs, rhs) {
         (Some(lhs), Some(rhs)) if ty.differ(lhs, rhs) => {
-            let first = shaped(ty.shape(Some(lhs), depth), Some(lhs), Some(rhs), depth)?;
-            return Ok(first.unite(shaped(ty.shape(Some(rhs), depth), Some(lhs), Some(rhs), depth)?));
+            let first = shaped(ty.shape(Some(lhs), depth), lhs, rhs, depth)?;
+            first.unite(shaped(ty.shape(Some(rhs), depth), lhs, rhs, depth)?)
         }
-        _ => shaped(ty.shape(Some(by), depth), lhs, rhs, depth)?,
-    };
-    Ok(Difference {
-        added: difference.added || lhs.is_none(),
-        removed: difference.removed || rhs.is_none(),
-        ..difference
+        (Some(lhs), Some(rhs)) => shaped(ty.shape(Some(rhs), depth), lhs, rhs, depth)?,
+        (Some(lhs), None) => {
+            let inside = Comparison { removed: whole(ty, lhs, depth)?, ..Comparison::default() };
+            Difference { removed: true, inside, ..Difference::default() }
+        }
+        (None, Some(rhs)) => {
+            let inside = Comparison { added: whole(ty, rhs, depth)?, ..Comparison::default() };
+            Difference { added: true, inside, ..Difference::default() }
+        }
+        (None, None) => Difference::default(),
     })
 }
 
-fn shaped(shape: Shape<'_>, lhs: Option<&Value>, rhs: Option<&Value>, depth: usize) -> Result<Difference, String> {
+/// All that is in a value that was not there before, or is there no more: its leaves, and what leads to them.
+fn whole(ty: Ty<'_>, value: &Value, depth: usize) -> Result<FieldSet, String> {
+    let mut set = FieldSet::new();
+    match (ty.shape(Some(value), depth), value) {
+        (Shape::Map(fields), Value::Object(map)) if !fields.atomic => {
+            set.nodes.reserve_exact(map.len());
+            let mut from = 0;
+            for (key, value) in map.entries() {
+                let Some((ty, _)) = fields.at_from(&mut from, key) else { return Err(undeclared(key)) };
+                let below = whole(ty, value, depth + 1)?;
+                set.push(|| PathElement::Field(key.clone()), true, below);
+            }
+        }
+        (Shape::List(list), Value::Array(items)) if !matches!(list.relation, Relation::Atomic) => {
+            let items = sorted(&list, items)?;
+            let mut rest = &*items;
+            while let Some((element, item)) = rest.first() {
+                // Elements that cannot be told apart are one value.
+                let below = match take_equal(&mut rest, element).len() {
+                    1 => whole(list.element, item, depth + 1)?,
+                    _ => FieldSet::new(),
+                };
+                set.push(|| element.clone(), true, below);
+            }
+        }
+        _ => {}
+    }
+    Ok(set)
+}
+
+fn undeclared(key: &str) -> String {
+    format!(".{key}: field not declared in schema")
+}
+
+fn shaped(shape: Shape<'_>, lhs: &Value, rhs: &Value, depth: usize) -> Result<Difference, String> {
     let inside = match shape {
         Shape::Scalar(_) => return Ok(Difference::leaf(lhs, rhs)),
         Shape::Map(fields) => {
-            let (old, new) = (lhs.and_then(Value::as_object), rhs.and_then(Value::as_object));
+            let (old, new) = (lhs.as_object(), rhs.as_object());
             if fields.atomic || old.is_none_or(Map::is_empty) && new.is_none_or(Map::is_empty) {
                 return Ok(Difference::leaf(lhs, rhs));
             }
             maps(&fields, old, new, depth, false)?
         }
         Shape::List(list) => {
-            let (old, new) = (lhs.and_then(Value::as_array), rhs.and_then(Value::as_array));
+            let (old, new) = (lhs.as_array(), rhs.as_array());
             let empty = |list: Option<&Array>| list.is_none_or(|list| list.is_empty());
             if matches!(list.relation, Relation::Atomic) || empty(old) && empty(new) {
                 return Ok(Difference::leaf(lhs, rhs));
@@ -175,7 +195,7 @@ fn maps(
             continue;
         }
         let Some((ty, _)) = fields.at_from(&mut from, key) else {
-            return Err(format!(".{key}: field not declared in schema"));
+            return Err(undeclared(key));
         };
         let below = match (lhs, rhs) {
             (Some(Value::Object(lhs)), Some(Value::Object(rhs))) if depth == 0 && key == "metadata" => {

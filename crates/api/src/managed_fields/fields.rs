@@ -1,7 +1,5 @@
 //! Which fields an object has, and what the schema says about a set of them.
 
-use std::collections::BTreeMap;
-
 use super::{
     FieldSet, PathElement,
     set::Node,
@@ -35,17 +33,20 @@ fn walk(ty: Ty<'_>, value: &Value, depth: usize) -> Result<(bool, FieldSet), Str
             }
         }
         (Shape::List(list), Value::Array(items)) => {
-            let mut seen: BTreeMap<PathElement, Option<&Value>> = BTreeMap::new();
-            for item in items.iter() {
-                let element = list.path_element(item)?;
-                // What cannot be told apart is one value.
-                seen.entry(element).and_modify(|item| *item = None).or_insert(Some(item));
+            let items = items.iter().map(|item| Ok((list.path_element(item)?, item)));
+            let mut items = items.collect::<Result<Vec<_>, String>>()?;
+            if !items.is_sorted_by(|(a, _), (b, _)| a <= b) {
+                items.sort_by(|(a, _), (b, _)| a.cmp(b));
             }
-            for (element, item) in seen {
-                let below = match item {
-                    Some(item) => walk(list.element, item, depth + 1)?.1,
-                    None => FieldSet::new(),
+            set.nodes.reserve(items.len());
+            let mut items = items.into_iter().peekable();
+            while let Some((element, item)) = items.next() {
+                // What cannot be told apart is one value.
+                let below = match items.next_if(|(other, _)| *other == element) {
+                    None => walk(list.element, item, depth + 1)?.1,
+                    Some(_) => FieldSet::new(),
                 };
+                while items.next_if(|(other, _)| *other == element).is_some() {}
                 set.push(|| element, true, below);
             }
         }

@@ -1,50 +1,76 @@
 //! Laying a configuration over an object.
 
-use std::{collections::BTreeMap, mem};
+use std::{borrow::Cow, collections::BTreeMap, mem};
 
 use super::{
     PathElement,
-    types::{List, Relation, Shape, Ty},
+    types::{Fields, List, Relation, Shape, Ty},
 };
-use crate::{Map, Value};
+use crate::{Map, Str, Value};
 
-/// Lays `config` over `object`: maps are merged, lists are as the type says, all else is taken from `config`. Nothing
-/// is taken away.
+/// `config` laid over `object`: maps are merged, lists are as the type says, all else is taken from `config`. Nothing
+/// is taken away but the entries in the object's metadata.
+///
+/// Only what `config` does not have is copied: most of an object that is applied again is what is applied.
 ///
 /// # Errors
 /// If an element of a list cannot be told from the others.
-pub(super) fn merge(ty: Ty<'_>, object: &mut Value, config: Value) -> Result<(), String> {
-    values(ty, object, config, 0)
+pub(super) fn merge(ty: Ty<'_>, object: &Map, config: Map) -> Result<Map, String> {
+    match ty.shape(Some(&EMPTY), 0) {
+        Shape::Map(fields) if !fields.atomic => maps(&fields, object, config, 0),
+        _ => Ok(config),
+    }
 }
 
-fn values(ty: Ty<'_>, object: &mut Value, config: Value, depth: usize) -> Result<(), String> {
-    match ty.shape(Some(&config), depth) {
-        Shape::Map(fields) if !fields.atomic => match (object, config) {
-            (Value::Object(object), Value::Object(config)) if !object.is_empty() => {
-                let mut from = 0;
-                for (key, value) in config {
-                    match (object.get_mut(&key), fields.at_from(&mut from, &key)) {
-                        (Some(old), Some((ty, _))) => values(ty, old, value, depth + 1)?,
-                        _ => drop(object.insert(key, value)),
-                    }
-                }
-            }
-            (Value::Object(object), Value::Null) if !object.is_empty() => {}
-            (object, config) => *object = config,
+static EMPTY: Value = Value::Object(Map::new());
+
+fn values(ty: Ty<'_>, object: &Value, config: Value, depth: usize) -> Result<Value, String> {
+    Ok(match (ty.shape(Some(&config), depth), object, config) {
+        (Shape::Map(fields), Value::Object(object), config) if !fields.atomic && !object.is_empty() => match config {
+            Value::Object(config) => Value::Object(maps(&fields, object, config, depth)?),
+            Value::Null => Value::Object(object.clone()),
+            config => config,
         },
-        Shape::List(list) if !matches!(list.relation, Relation::Atomic) => match (object, config) {
-            (Value::Array(object), Value::Array(config)) if !object.is_empty() => {
-                if !config.is_empty() {
-                    let items = mem::take(object).into_vec();
-                    *object = lists(&list, items, config.into_vec(), depth)?.into();
-                }
+        (Shape::List(list), Value::Array(object), config)
+            if !matches!(list.relation, Relation::Atomic) && !object.is_empty() =>
+        {
+            match config {
+                Value::Array(config) if !config.is_empty() => lists(&list, object, config.into_vec(), depth)?.into(),
+                Value::Array(_) | Value::Null => Value::Array(object.clone()),
+                config => config,
             }
-            (Value::Array(object), Value::Null) if !object.is_empty() => {}
-            (object, config) => *object = config,
-        },
-        _ => *object = config,
+        }
+        (_, _, config) => config,
+    })
+}
+
+fn maps(fields: &Fields<'_>, object: &Map, config: Map, depth: usize) -> Result<Map, String> {
+    let mut out: Vec<(Str, Value)> = Vec::with_capacity(object.len().max(config.len()));
+    let mut from = 0;
+    let mut old = object.entries().iter().peekable();
+    for (key, new) in config {
+        while let Some((key, value)) = old.next_if(|(other, _)| *other < key) {
+            out.push((key.clone(), without_entries(key, value, depth).into_owned()));
+        }
+        let value = match (old.next_if(|(other, _)| *other == key), fields.at_from(&mut from, &key)) {
+            (Some((_, old)), Some((ty, _))) => values(ty, &without_entries(&key, old, depth), new, depth + 1)?,
+            _ => new,
+        };
+        out.push((key, value));
     }
-    Ok(())
+    out.extend(old.map(|(key, value)| (key.clone(), without_entries(key, value, depth).into_owned())));
+    Ok(out.into_iter().collect())
+}
+
+/// A field of an object; if it is the object's metadata, without entries.
+fn without_entries<'v>(key: &str, value: &'v Value, depth: usize) -> Cow<'v, Value> {
+    match value {
+        Value::Object(metadata) if depth == 0 && key == "metadata" => {
+            let stays = |(key, _): &&(Str, Value)| key != "managedFields";
+            Cow::Owned(Value::Object(metadata.entries().iter().filter(stays).cloned().collect()))
+        }
+        value => Cow::Borrowed(value),
+    }
 }
 
 /// A list's elements with what tells them apart.
@@ -55,8 +81,12 @@ fn indexed(list: &List<'_>, items: &[Value]) -> Result<Vec<PathElement>, String>
 
 /// Merges elements. Those that both have come in the order of `config`, each other one stays behind the one that it
 /// stood behind.
-fn lists(list: &List<'_>, lhs: Vec<Value>, rhs: Vec<Value>, depth: usize) -> Result<Vec<Value>, String> {
-    let (left, right) = (indexed(list, &lhs)?, indexed(list, &rhs)?);
+fn lists(list: &List<'_>, lhs: &[Value], rhs: Vec<Value>, depth: usize) -> Result<Vec<Value>, String> {
+    // Most lists that are applied again have the same elements in the same order.
+    if lhs.len() == rhs.len() && lhs.iter().zip(&rhs).all(|(old, new)| list.has_same_keys(old, new)) {
+        return lhs.iter().zip(rhs).map(|(old, new)| values(list.element, old, new, depth + 1)).collect();
+    }
+    let (left, right) = (indexed(list, lhs)?, indexed(list, &rhs)?);
     // Elements of the object that cannot be told apart are not merged with anything.
     let mut in_left: BTreeMap<&PathElement, Option<usize>> = BTreeMap::new();
     for (at, element) in left.iter().enumerate() {
@@ -65,7 +95,6 @@ fn lists(list: &List<'_>, lhs: Vec<Value>, rhs: Vec<Value>, depth: usize) -> Res
     let in_right: BTreeMap<&PathElement, usize> = right.iter().zip(0..).collect();
     let mut shared = right.iter().filter(|element| in_left.contains_key(element)).peekable();
 
-    let mut lhs: Vec<Option<Value>> = lhs.into_iter().map(Some).collect();
     let mut rhs: Vec<Option<Value>> = rhs.into_iter().map(Some).collect();
     let mut merged = vec![false; right.len()];
     let mut out = Vec::with_capacity(left.len().max(right.len()));
@@ -82,7 +111,7 @@ fn lists(list: &List<'_>, lhs: Vec<Value>, rhs: Vec<Value>, depth: usize) -> Res
         if l < left.len() && !both {
             match in_right.get(&left[l]) {
                 None => {
-                    out.extend(lhs[l].take());
+                    out.push(lhs[l].clone());
                     l += 1;
                     continue;
                 }
@@ -93,14 +122,10 @@ fn lists(list: &List<'_>, lhs: Vec<Value>, rhs: Vec<Value>, depth: usize) -> Res
         if r < right.len() {
             let element = &right[r];
             merged[r] = true;
-            let old = in_left.get(element).and_then(|place| lhs[(*place)?].take());
             let new = rhs[r].take().unwrap_or_default();
-            out.push(match old {
-                Some(mut old) => {
-                    values(list.element, &mut old, new, depth + 1)?;
-                    old
-                }
-                None => new,
+            out.push(match in_left.get(element) {
+                Some(Some(old)) => values(list.element, &lhs[*old], new, depth + 1)?,
+                _ => new,
             });
             if both {
                 l += 1;

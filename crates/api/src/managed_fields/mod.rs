@@ -26,6 +26,7 @@ mod hostile;
 mod last_applied;
 mod manager;
 mod merge;
+mod prune;
 mod scale;
 mod set;
 mod timestamps;

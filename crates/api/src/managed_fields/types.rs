@@ -263,6 +263,16 @@ impl<'a> List<'a> {
         }
     }
 
+    /// Whether two elements are told from others by the same. If they are but lack what a default stands for, it is not
+    /// seen.
+    pub(super) fn has_same_keys(&self, a: &Value, b: &Value) -> bool {
+        match self.relation {
+            Relation::Atomic => false,
+            Relation::Keys(keys) => keys.iter().all(|key| a.get(key) == b.get(key)),
+            Relation::Set => a == b,
+        }
+    }
+
     fn keyed(&self, keys: &[Name], item: &Value) -> Result<PathElement, String> {
         let map = match item {
             Value::Object(map) => map,

@@ -5,6 +5,7 @@ use super::{
     compare::{self, Comparison},
     fields::{ensure_named, field_set, reconcile},
     merge::{merge, remove_items},
+    prune::prune,
     types::Ty,
 };
 use crate::{Map, Str, Value, schema::Schema};
@@ -204,8 +205,8 @@ impl<'a> Updater<'a> {
         let ty = self.own_ty();
         let set = field_set(ty, &config).map_err(|error| format!("failed to get field set: {error}"))?;
         let set = self.filter.apply(set);
-        let mut merged = Value::Object(without_entries(live));
-        merge(ty, &mut merged, config).map_err(|error| format!("failed to merge config: {error}"))?;
+        let Value::Object(config) = config else { return Err(Failure::Other("not an object".to_owned())) };
+        let merged = merge(ty, live, config).map_err(|error| format!("failed to merge config: {error}"))?;
         let (own, last) = match entries.iter().position(|entry| entry.is_same(&manager)) {
             Some(at) => {
                 let last = entries[at].clone();
@@ -218,22 +219,26 @@ impl<'a> Updater<'a> {
                 (entries.len() - 1, None)
             }
         };
-        let merged = Typed { value: merged, version: self.version.into(), ty };
+        let merged = Typed { value: merged.into(), version: self.version.into(), ty };
         let Typed { value, .. } = self
             .prune(merged, &entries, own, last.as_ref())
             .map_err(|error| format!("failed to prune fields: {error}"))?;
         let Value::Object(object) = value else {
             return Err(Failure::Other("nothing is left of the object".to_owned()));
         };
-        self.disown(live, &object, &mut entries, Some(own), force)?;
         let changed = !is_same(live, &object);
+        if changed {
+            self.disown(live, &object, &mut entries, Some(own), force)?;
+        } else {
+            entries.retain(|entry| !entry.fields.is_empty());
+        }
         Ok(Applied { object, changed, entries })
     }
 
     /// Takes out what the manager applied the last time but not now, and nobody else owns.
     fn prune<'s>(
         &'s self,
-        merged: Typed<'s>,
+        mut merged: Typed<'s>,
         entries: &[ManagedFieldsEntry],
         own: usize,
         last: Option<&ManagedFieldsEntry>,
@@ -241,6 +246,11 @@ impl<'a> Updater<'a> {
         let Some(last) = last.filter(|last| !last.fields.is_empty()) else { return Ok(merged) };
         // What is applied again stays, so nothing is to be taken out. Most applies end here.
         if last.api_version == self.version && last.fields.is_subset(&entries[own].fields) {
+            return Ok(merged);
+        }
+        if entries.iter().chain([last]).all(|entry| entry.api_version == self.version) {
+            let managed: Vec<&FieldSet> = entries.iter().map(|entry| &entry.fields).collect();
+            prune(merged.ty, &mut merged.value, &last.fields, &managed);
             return Ok(merged);
         }
         let version = last.api_version.as_str();
@@ -300,18 +310,6 @@ impl<'a> Updater<'a> {
         remove_items(out.ty, &mut out.value, &all.difference(&left).intersection(&last), 0);
         Ok(out)
     }
-}
-
-/// A copy of an object that has no entries.
-fn without_entries(object: &Map) -> Map {
-    let copy = |(key, value): &(Str, Value)| match value {
-        Value::Object(metadata) if key == "metadata" => {
-            let stays = |(key, _): &&(Str, Value)| key != "managedFields";
-            (key.clone(), Value::Object(metadata.entries().iter().filter(stays).cloned().collect()))
-        }
-        value => (key.clone(), value.clone()),
-    };
-    object.entries().iter().map(copy).collect()
 }
 
 /// Whether two objects are the same, entries aside.

@@ -144,6 +144,11 @@ impl Map {
         self.into_entries().into_iter().map(|(_, value)| value)
     }
 
+    /// A map of the same keys with other values.
+    pub(super) fn map_values(&self, value: impl Fn(&Value) -> Value) -> Map {
+        Map(self.0.iter().map(|(key, old)| (key.clone(), value(old))).collect())
+    }
+
     /// The entries in the order of their keys, taken out.
     #[must_use]
     pub fn into_entries(mut self) -> Vec<(Str, Value)> {

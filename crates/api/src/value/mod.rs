@@ -115,15 +115,15 @@ impl Drop for Array {
     }
 }
 
-/// How deep containers are dropped one inside the other; what is deeper is dropped one after the other.
-const MAX_NESTED_DROPS: usize = 64;
+/// How deep values are dropped, copied and compared one inside the other; what is deeper, with a stack of its own.
+const MAX_NESTED: usize = 64;
 
 /// Empties all containers in a container that is about to be dropped, without going deep on the stack.
 fn dismantle<'a>(parts: impl Iterator<Item = &'a mut Value>) {
     let mut deep = Vec::new();
-    parts.for_each(|part| empty(part, MAX_NESTED_DROPS, &mut deep));
+    parts.for_each(|part| empty(part, MAX_NESTED, &mut deep));
     while let Some(mut value) = deep.pop() {
-        empty(&mut value, MAX_NESTED_DROPS, &mut deep);
+        empty(&mut value, MAX_NESTED, &mut deep);
     }
 }
 
@@ -230,6 +230,54 @@ impl Value {
         mem::take(self)
     }
 
+    fn copy(&self, levels: usize) -> Value {
+        match self {
+            Value::Null => Value::Null,
+            Value::Bool(b) => Value::Bool(*b),
+            Value::Int(n) => Value::Int(*n),
+            Value::Float(n) => Value::Float(*n),
+            Value::String(s) => Value::String(s.clone()),
+            Value::Array(_) | Value::Object(_) if levels == 0 => self.walk().collect_value(),
+            Value::Array(items) => Value::Array(items.0.iter().map(|item| item.copy(levels - 1)).collect()),
+            Value::Object(map) => Value::Object(map.map_values(|value| value.copy(levels - 1))),
+        }
+    }
+
+    /// Whether both are the same, where `leaf` says which parts without parts are.
+    pub(crate) fn eq_by(&self, other: &Value, leaf: impl Fn(Event<'_>, Event<'_>) -> bool + Copy) -> bool {
+        self.eq_within(other, leaf, MAX_NESTED)
+    }
+
+    fn eq_within(
+        &self,
+        other: &Value,
+        leaf: impl Fn(Event<'_>, Event<'_>) -> bool + Copy,
+        levels: usize,
+    ) -> bool {
+        match (self, other) {
+            (Value::String(a), Value::String(b)) => a == b,
+            (Value::Array(a), Value::Array(b)) if levels > 0 => {
+                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.eq_within(b, leaf, levels - 1))
+            }
+            (Value::Object(a), Value::Object(b)) if levels > 0 => {
+                a.len() == b.len()
+                    && a.iter().zip(b.iter()).all(|((key, a), (other, b))| {
+                        key == other && a.eq_within(b, leaf, levels - 1)
+                    })
+            }
+            _ => {
+                let (mut a, mut b) = (self.walk(), other.walk());
+                loop {
+                    match (a.next(), b.next()) {
+                        (None, None) => return true,
+                        (Some(a), Some(b)) if leaf(a, b) => {}
+                        _ => return false,
+                    }
+                }
+            }
+        }
+    }
+
     /// Walks the tree in order, as a reader of its JSON would meet its parts.
     #[must_use]
     pub fn walk(&self) -> Walk<'_> {
@@ -239,14 +287,7 @@ impl Value {
 
 impl Clone for Value {
     fn clone(&self) -> Self {
-        match self {
-            Value::Null => Value::Null,
-            Value::Bool(b) => Value::Bool(*b),
-            Value::Int(n) => Value::Int(*n),
-            Value::Float(n) => Value::Float(*n),
-            Value::String(s) => Value::String(s.clone()),
-            Value::Array(_) | Value::Object(_) => self.walk().collect_value(),
-        }
+        self.copy(MAX_NESTED)
     }
 }
 
@@ -258,7 +299,7 @@ impl Clone for Array {
 
 impl PartialEq for Value {
     fn eq(&self, other: &Self) -> bool {
-        self.walk().eq(other.walk())
+        self.eq_by(other, |a, b| a == b)
     }
 }
 
