@@ -58,6 +58,7 @@ impl PathElement {
                 let value = json::parse(rest.as_bytes()).map_err(|error| malformed(error.to_string()))?;
                 Ok(PathElement::Value(Box::new(value)))
             }
+            b'k' if let Some(keys) = plain_keys(rest) => Ok(PathElement::Key(keys.into())),
             b'k' => match json::parse(rest.as_bytes()).map_err(|error| malformed(error.to_string()))? {
                 Value::Object(map) => Ok(PathElement::Key(map.into_entries().into())),
                 Value::Null => Ok(PathElement::Key(Box::new([]))),
@@ -68,34 +69,37 @@ impl PathElement {
         }
     }
 
-    /// Appends the text that `FieldsV1` has for it.
-    pub fn write(&self, out: &mut String) {
+    /// The text that `FieldsV1` has for it.
+    #[must_use]
+    pub fn text(&self) -> Str {
+        let mut text = Str::default();
         match self {
             PathElement::Field(name) => {
-                out.push_str("f:");
-                out.push_str(name);
+                text.reserve(name.len() + 2);
+                text.push_str("f:");
+                text.push_str(name);
             }
             PathElement::Key(fields) => {
-                out.push_str("k:{");
+                let mut json = Vec::with_capacity(64);
+                text.push_str("k:{");
                 for (at, (name, value)) in fields.iter().enumerate() {
                     if at > 0 {
-                        out.push(',');
+                        json.push(b',');
                     }
-                    write_plain(name, out);
-                    out.push(':');
-                    out.push_str(&escaped(value));
+                    json::write_str(name, &mut json);
+                    json.push(b':');
+                    write_escaped(value, &mut json);
                 }
-                out.push('}');
+                text.push_str(&String::from_utf8_lossy(&json));
+                text.push('}');
             }
             PathElement::Value(value) => {
-                out.push_str("v:");
-                out.push_str(&escaped(value));
+                text.push_str("v:");
+                text.push_str(&escaped(value));
             }
-            PathElement::Index(at) => {
-                out.push_str("i:");
-                out.push_str(&at.to_string());
-            }
+            PathElement::Index(at) => text = format!("i:{at}").into(),
         }
+        text
     }
 
     fn rank(&self) -> u8 {
@@ -108,19 +112,56 @@ impl PathElement {
     }
 }
 
-fn write_plain(text: &str, out: &mut String) {
-    let mut bytes = Vec::with_capacity(text.len() + 2);
-    json::write_str(text, &mut bytes);
-    out.push_str(&String::from_utf8(bytes).expect("escapes of text are text"));
-}
-
 /// JSON in which `<`, `>` and `&` are escaped, as Go writes it unless told not to.
 pub(super) fn escaped(value: &Value) -> String {
-    let text = json::to_string(value);
-    if !text.contains(['<', '>', '&']) {
-        return text;
+    let mut text = Vec::new();
+    write_escaped(value, &mut text);
+    String::from_utf8(text).expect("what is written is UTF-8")
+}
+
+fn write_escaped(value: &Value, out: &mut Vec<u8>) {
+    let from = out.len();
+    json::write(value, out);
+    if !out[from..].iter().any(|byte| matches!(byte, b'<' | b'>' | b'&')) {
+        return;
     }
-    text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
+    for byte in out.split_off(from) {
+        match byte {
+            b'<' | b'>' | b'&' => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
+            byte => out.push(byte),
+        }
+    }
+}
+
+/// Reads the keys of an element as they are nearly always written: sorted, strings without escapes and small numbers.
+fn plain_keys(text: &str) -> Option<Vec<(Str, Value)>> {
+    fn string(text: &str) -> Option<(&str, &str)> {
+        let (string, rest) = text.strip_prefix('"')?.split_once('"')?;
+        string.bytes().all(|byte| byte >= b' ' && byte != b'\\').then_some((string, rest))
+    }
+    let mut keys: Vec<(Str, Value)> = Vec::with_capacity(2);
+    let mut rest = text.strip_prefix('{')?;
+    loop {
+        let (name, behind) = string(rest)?;
+        let behind = behind.strip_prefix(':')?;
+        let (value, behind) = match string(behind) {
+            Some((value, behind)) => (Value::from(value), behind),
+            None => {
+                let (number, behind) = behind.split_at(behind.find([',', '}'])?);
+                let is_plain = number.len() <= 18 && number.bytes().all(|byte| byte.is_ascii_digit());
+                (Value::Int(number.parse().ok().filter(|_| is_plain && !number.starts_with('0'))?), behind)
+            }
+        };
+        if keys.last().is_some_and(|(before, _)| before.as_str() >= name) {
+            return None;
+        }
+        keys.push((name.into(), value));
+        match behind.split_at_checked(1)? {
+            (",", behind) => rest = behind,
+            ("}", "") => return Some(keys),
+            _ => return None,
+        }
+    }
 }
 
 /// Values in upstream's order: numbers, strings, booleans, lists, maps, `null`. Numbers are compared by their size, be
@@ -221,10 +262,39 @@ mod tests {
     #[test]
     fn elements_read_back() {
         for text in ["f:", "f:a b", r#"k:{"name":"a\u003cb","port":80}"#, r#"v:"\u0026""#, "v:1.5", "v:true", "i:-3"] {
-            let mut written = String::new();
-            PathElement::parse(text).unwrap().write(&mut written);
-            assert_eq!(written, text);
+            assert_eq!(PathElement::parse(text).unwrap().text(), text);
         }
+    }
+
+    #[test]
+    fn keys_are_read_as_json() {
+        for text in [
+            r#"{"a":"x"}"#,
+            r#"{"a":"x","b":80}"#,
+            r#"{"b":"x","a":80}"#,
+            r#"{"a":1,"a":2}"#,
+            r#"{"a":0}"#,
+            r#"{"a":01}"#,
+            r#"{"a":-1}"#,
+            r#"{"a":1e3}"#,
+            r#"{"a":9223372036854775807}"#,
+            r#"{"a":92233720368547758070}"#,
+            r#"{"a":true}"#,
+            r#"{"a\n":"\u0041"}"#,
+            r#"{"a":"x"} "#,
+            r#"{"a":"x",}"#,
+            r#"{"a":"x"}}"#,
+            r#"{"a":"é"}"#,
+            "{\"a\":\"\n\"}",
+            r#"{"a":}"#,
+            r#"{"a":"x""#,
+            "{}",
+        ] {
+            let Some(keys) = plain_keys(text) else { continue };
+            let Ok(Value::Object(map)) = json::parse(text.as_bytes()) else { panic!("{text} is no object") };
+            assert_eq!(keys, map.into_entries(), "{text}");
+        }
+        assert!(plain_keys(r#"{"a":"x","b":80}"#).is_some());
     }
 
     #[test]

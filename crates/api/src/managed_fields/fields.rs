@@ -3,7 +3,8 @@
 use super::{
     FieldSet, PathElement,
     set::Node,
-    types::{Relation, Shape, Ty},
+    types::{Fields, List, Relation, Shape, Ty},
+    validate::{TypeErrors, validate},
 };
 use crate::{Map, Value};
 
@@ -12,22 +13,44 @@ use crate::{Map, Value};
 /// # Errors
 /// If an element of a list cannot be told from the others.
 pub(super) fn field_set(ty: Ty<'_>, object: &Value) -> Result<FieldSet, String> {
-    walk(ty, object, 0).map(|(_, set)| set)
+    walk::<false>(ty, object, 0).map(|(_, set)| set)
 }
 
-/// Whether the value itself is a field of its own, and the fields in it.
-fn walk(ty: Ty<'_>, value: &Value, depth: usize) -> Result<(bool, FieldSet), String> {
+/// All fields that an object has, which is checked on the way as [`validate`] does.
+///
+/// # Errors
+/// If it does not fit its type.
+pub(super) fn valid_field_set(ty: Ty<'_>, object: &Value) -> Result<FieldSet, TypeErrors> {
+    // What is wrong is said by those who know all the words.
+    if let Ok((_, set)) = walk::<true>(ty, object, 0) {
+        return Ok(set);
+    }
+    validate(ty, object)?;
+    field_set(ty, object).map_err(TypeErrors::one)
+}
+
+/// Whether the value itself is a field of its own, and the fields in it. If it is to be checked, what does not fit its
+/// type is an error without words.
+fn walk<const CHECKED: bool>(ty: Ty<'_>, value: &Value, depth: usize) -> Result<(bool, FieldSet), String> {
+    let wrong = |wrong: bool| if CHECKED && wrong { Err(String::new()) } else { Ok(()) };
     let mut set = FieldSet::new();
     match (ty.shape(Some(value), depth), value) {
-        (Shape::Scalar(_), _) => return Ok((true, set)),
-        (Shape::Map(fields), _) if fields.atomic => return Ok((true, set)),
-        (Shape::List(list), _) if matches!(list.relation, Relation::Atomic) => return Ok((true, set)),
+        (Shape::Scalar(scalar), _) => {
+            wrong(!scalar.takes(value))?;
+            return Ok((true, set));
+        }
+        (Shape::Map(Fields { atomic: true, .. }) | Shape::List(List { relation: Relation::Atomic, .. }), _) => {
+            wrong(CHECKED && validate(ty, value).is_err())?;
+            return Ok((true, set));
+        }
         (Shape::Map(fields), Value::Object(map)) => {
-            set.nodes.reserve(map.len());
+            set.nodes.reserve_exact(map.len());
             let mut from = 0;
             for (key, value) in map.entries() {
-                let (ty, known) = fields.at_from(&mut from, key).unwrap_or((Ty::Deduced, false));
-                let (leaf, below) = walk(ty, value, depth + 1)?;
+                let field = fields.at_from(&mut from, key);
+                wrong(field.is_none())?;
+                let (ty, known) = field.unwrap_or((Ty::Deduced, false));
+                let (leaf, below) = walk::<CHECKED>(ty, value, depth + 1)?;
                 let empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
                 set.push(|| PathElement::Field(key.clone()), leaf || empty || !known, below);
             }
@@ -38,19 +61,19 @@ fn walk(ty: Ty<'_>, value: &Value, depth: usize) -> Result<(bool, FieldSet), Str
             if !items.is_sorted_by(|(a, _), (b, _)| a <= b) {
                 items.sort_by(|(a, _), (b, _)| a.cmp(b));
             }
-            set.nodes.reserve(items.len());
+            set.nodes.reserve_exact(items.len());
             let mut items = items.into_iter().peekable();
             while let Some((element, item)) = items.next() {
                 // What cannot be told apart is one value.
-                let below = match items.next_if(|(other, _)| *other == element) {
-                    None => walk(list.element, item, depth + 1)?.1,
-                    Some(_) => FieldSet::new(),
-                };
-                while items.next_if(|(other, _)| *other == element).is_some() {}
+                let mut below = walk::<CHECKED>(list.element, item, depth + 1)?.1;
+                while items.next_if(|(other, _)| *other == element).is_some() {
+                    wrong(true)?;
+                    below = FieldSet::new();
+                }
                 set.push(|| element, true, below);
             }
         }
-        _ => {}
+        (Shape::Map(_) | Shape::List(_), value) => wrong(!value.is_null())?,
     }
     Ok((false, set))
 }
@@ -90,16 +113,15 @@ static EMPTY_LIST: Value = Value::Array(crate::Array::new());
 /// Fits a set to the schema: where something has become one value since the set was written, whoever owned a part of it
 /// owns it all.
 pub(super) fn reconcile(set: &mut FieldSet, ty: Ty<'_>) {
-    walk_set(set, ty, 0);
+    walk_set(set, ty.shape(None, 0), 0);
 }
 
-fn walk_set(set: &mut FieldSet, ty: Ty<'_>, depth: usize) {
-    match ty.shape(None, depth) {
+fn walk_set(set: &mut FieldSet, shape: Shape<'_>, depth: usize) {
+    match shape {
         Shape::Map(fields) if !fields.is_deduced() => {
             let mut from = 0;
-            for node in &mut set.nodes {
+            for node in set.nodes.iter_mut().filter(|node| !node.children.is_empty()) {
                 let ty = match &node.element {
-                    PathElement::Field(_) if node.children.is_empty() => continue,
                     PathElement::Field(name) => fields.at_from(&mut from, name).map(|(ty, _)| ty),
                     _ => fields.element,
                 };
@@ -108,16 +130,18 @@ fn walk_set(set: &mut FieldSet, ty: Ty<'_>, depth: usize) {
                 }
             }
         }
-        Shape::List(list) => set.nodes.iter_mut().for_each(|node| fit(node, list.element, depth + 1)),
+        Shape::List(list) => {
+            set.nodes.iter_mut().filter(|node| !node.children.is_empty()).for_each(|node| {
+                fit(node, list.element, depth + 1);
+            });
+        }
         Shape::Map(_) | Shape::Scalar(_) => {}
     }
 }
 
 fn fit(node: &mut Node, ty: Ty<'_>, depth: usize) {
-    if node.children.is_empty() {
-        return;
-    }
-    let atomic = match ty.shape(None, depth) {
+    let shape = ty.shape(None, depth);
+    let atomic = match &shape {
         Shape::Map(fields) => fields.atomic && !fields.is_deduced(),
         Shape::List(list) => matches!(list.relation, Relation::Atomic),
         Shape::Scalar(_) => false,
@@ -126,6 +150,6 @@ fn fit(node: &mut Node, ty: Ty<'_>, depth: usize) {
         node.member = true;
         node.children = FieldSet::new();
     } else {
-        walk_set(&mut node.children, ty, depth);
+        walk_set(&mut node.children, shape, depth);
     }
 }

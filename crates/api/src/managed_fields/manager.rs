@@ -5,6 +5,7 @@ use super::{
     cap::cap,
     conflict,
     entry::{clear, raw_entries, read_entries, write_entries},
+    fields::valid_field_set,
     last_applied,
     types::Ty,
     updater::{Applied, Failure, Updater},
@@ -235,7 +236,7 @@ impl FieldManager<'_> {
             return Err(ApplyError::BadRequest("metadata.managedFields must be nil".to_owned()));
         }
         let config = Value::Object(config);
-        validate(Ty::of(self.schema), &config).map_err(|errors| {
+        let fields = valid_field_set(Ty::of(self.schema), &config).map_err(|errors| {
             ApplyError::Internal(format!("failed to create typed patch object ({}): {errors}", self.shown(&config)))
         })?;
         let last_config = (manager == last_applied::MANAGER
@@ -245,16 +246,17 @@ impl FieldManager<'_> {
         let version = self.api_version();
         let updater = Updater::new(&version, self.schema, self.versions, self.filter, &entries);
         let own = self.entry(manager, Operation::Apply);
+        let applier = ManagedFieldsEntry { fields, ..own.clone() };
         let applied = match last_config {
-            None => updater.apply(live, config, entries, own.clone(), force),
+            None => updater.apply(live, config, entries, applier, force),
             // kubectl may take over what it applied itself before servers could.
-            Some(_) => match updater.apply(live, config.clone(), entries.clone(), own.clone(), force) {
+            Some(_) => match updater.apply(live, config.clone(), entries.clone(), applier.clone(), force) {
                 Err(Failure::Conflicts(mut conflicts)) => {
                     if let Some(allowed) = last_applied::allowed(live, &version, Ty::of(self.schema)) {
                         conflicts.retain(|conflict| !allowed.has(&conflict.path));
                     }
                     if conflicts.is_empty() {
-                        updater.apply(live, config, entries, own.clone(), true)
+                        updater.apply(live, config, entries, applier, true)
                     } else {
                         Err(Failure::Conflicts(conflicts))
                     }

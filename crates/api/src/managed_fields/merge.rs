@@ -15,14 +15,14 @@ use crate::{Map, Str, Value};
 ///
 /// # Errors
 /// If an element of a list cannot be told from the others.
-pub(super) fn merge(ty: Ty<'_>, object: &Map, config: Map) -> Result<Map, String> {
-    match ty.shape(Some(&EMPTY), 0) {
-        Shape::Map(fields) if !fields.atomic => maps(&fields, object, config, 0),
-        _ => Ok(config),
+pub(super) fn merge(ty: Ty<'_>, object: &Map, config: Value) -> Result<Value, String> {
+    match (ty.shape(Some(&config), 0), config) {
+        (Shape::Map(fields), Value::Object(config)) if !fields.atomic => {
+            maps(&fields, object, config, 0).map(Value::Object)
+        }
+        (_, config) => Ok(config),
     }
 }
-
-static EMPTY: Value = Value::Object(Map::new());
 
 fn values(ty: Ty<'_>, object: &Value, config: Value, depth: usize) -> Result<Value, String> {
     Ok(match (ty.shape(Some(&config), depth), object, config) {

@@ -19,6 +19,20 @@ pub(super) enum Scalar {
     Untyped,
 }
 
+impl Scalar {
+    /// Whether a value is one of these. None at all always is.
+    pub(super) fn takes(self, value: &Value) -> bool {
+        match (self, value) {
+            (_, Value::Null) => true,
+            (Scalar::Numeric, Value::Int(_) | Value::Float(_))
+            | (Scalar::String, Value::String(_))
+            | (Scalar::Boolean, Value::Bool(_)) => true,
+            (Scalar::Untyped, value) => !matches!(value, Value::Array(_) | Value::Object(_)),
+            _ => false,
+        }
+    }
+}
+
 /// The type of a place.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Ty<'a> {

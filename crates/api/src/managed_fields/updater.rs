@@ -5,10 +5,14 @@ use super::{
     compare::{self, Comparison},
     fields::{ensure_named, field_set, reconcile},
     merge::{merge, remove_items},
-    prune::prune,
+    prune::{has_empty_list, prune},
     types::Ty,
 };
 use crate::{Map, Str, Value, schema::Schema};
+
+#[cfg(test)]
+#[path = "prune_tests.rs"]
+mod prune_tests;
 
 /// Why a write cannot be seen to.
 #[derive(Debug)]
@@ -192,34 +196,31 @@ impl<'a> Updater<'a> {
         Ok((entries, modified.union(added)))
     }
 
-    /// What `live` becomes when `manager` applies `config`.
+    /// What `live` becomes when `manager` applies `config`, of which it has the fields.
     pub(super) fn apply(
         &self,
         live: &Map,
         config: Value,
         mut entries: Vec<ManagedFieldsEntry>,
-        manager: ManagedFieldsEntry,
+        mut manager: ManagedFieldsEntry,
         force: bool,
     ) -> Result<Applied, Failure> {
         self.reconcile(&mut entries);
         let ty = self.own_ty();
-        let set = field_set(ty, &config).map_err(|error| format!("failed to get field set: {error}"))?;
-        let set = self.filter.apply(set);
-        let Value::Object(config) = config else { return Err(Failure::Other("not an object".to_owned())) };
+        let set = self.filter.apply(std::mem::take(&mut manager.fields));
         let merged = merge(ty, live, config).map_err(|error| format!("failed to merge config: {error}"))?;
         let (own, last) = match entries.iter().position(|entry| entry.is_same(&manager)) {
             Some(at) => {
-                let last = entries[at].clone();
-                let time = last.time.clone();
-                entries[at] = ManagedFieldsEntry { fields: set, time, ..manager };
-                (at, Some(last))
+                let time = entries[at].time.take();
+                let own = ManagedFieldsEntry { fields: set, time, ..manager };
+                (at, Some(std::mem::replace(&mut entries[at], own)))
             }
             None => {
                 entries.push(ManagedFieldsEntry { fields: set, ..manager });
                 (entries.len() - 1, None)
             }
         };
-        let merged = Typed { value: merged.into(), version: self.version.into(), ty };
+        let merged = Typed { value: merged, version: self.version.into(), ty };
         let Typed { value, .. } = self
             .prune(merged, &entries, own, last.as_ref())
             .map_err(|error| format!("failed to prune fields: {error}"))?;
@@ -248,11 +249,24 @@ impl<'a> Updater<'a> {
         if last.api_version == self.version && last.fields.is_subset(&entries[own].fields) {
             return Ok(merged);
         }
-        if entries.iter().chain([last]).all(|entry| entry.api_version == self.version) {
+        if entries.iter().chain([last]).all(|entry| entry.api_version == self.version)
+            && !has_empty_list(&merged.value, 0)
+        {
             let managed: Vec<&FieldSet> = entries.iter().map(|entry| &entry.fields).collect();
             prune(merged.ty, &mut merged.value, &last.fields, &managed);
             return Ok(merged);
         }
+        self.prune_by_copies(merged, entries, own, last)
+    }
+
+    /// As [`prune`](Updater::prune), by copies: also when not all have applied in the same version.
+    fn prune_by_copies<'s>(
+        &'s self,
+        merged: Typed<'s>,
+        entries: &[ManagedFieldsEntry],
+        own: usize,
+        last: &ManagedFieldsEntry,
+    ) -> Result<Typed<'s>, String> {
         let version = last.api_version.as_str();
         let Some(merged) = self.convert(&merged, version)? else { return Ok(merged) };
         let mut gone = last.fields.clone();

@@ -15,6 +15,12 @@ const MAX_ERRORS: usize = 1000;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct TypeErrors(Vec<String>);
 
+impl TypeErrors {
+    pub(super) fn one(error: String) -> Self {
+        TypeErrors(vec![error])
+    }
+}
+
 impl fmt::Display for TypeErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let [one] = &*self.0 {
@@ -112,10 +118,7 @@ impl<'v> Walker<'v> {
 
     fn scalar(&mut self, scalar: Scalar, value: &Value) {
         match (scalar, value) {
-            (Scalar::Numeric, Value::Int(_) | Value::Float(_))
-            | (Scalar::String, Value::String(_))
-            | (Scalar::Boolean, Value::Bool(_))
-            | (Scalar::Untyped, Value::Int(_) | Value::Float(_) | Value::String(_) | Value::Bool(_)) => {}
+            (scalar, value) if scalar.takes(value) => {}
             (Scalar::Numeric, value) => {
                 self.error(format_args!("expected numeric (int or float), got {}", go_type(value)));
             }

@@ -29,20 +29,18 @@ impl FieldSet {
     /// As `FieldsV1`. Maps are sorted by their keys' text; [`to_json`](FieldSet::to_json) has upstream's order.
     #[must_use]
     pub fn to_value(&self) -> Value {
-        let mut text = String::new();
-        let entries = self.nodes.iter().map(|node| {
-            text.clear();
-            node.element.write(&mut text);
-            let mut below = node.children.to_value();
-            if let Value::Object(map) = &mut below
-                && node.member
-                && !map.is_empty()
-            {
-                map.insert(".", Map::new());
-            }
-            (Str::from(text.as_str()), below)
-        });
-        Value::Object(entries.collect())
+        self.with_this(false)
+    }
+
+    /// As `FieldsV1`; if `this` is set, the field that the set is below of is in it, too.
+    fn with_this(&self, this: bool) -> Value {
+        let this = this && !self.is_empty();
+        let mut entries = Vec::with_capacity(self.nodes.len() + usize::from(this));
+        if this {
+            entries.push((Str::const_new("."), Map::new().into()));
+        }
+        entries.extend(self.nodes.iter().map(|node| (node.element.text(), node.children.with_this(node.member))));
+        Value::Object(entries.into_iter().collect())
     }
 
     /// As the bytes of `FieldsV1`, in upstream's order: by field name, key, value and index.
@@ -91,14 +89,11 @@ fn write(set: &FieldSet, member: bool, out: &mut Vec<u8>) {
     if member && !set.is_empty() {
         out.extend_from_slice(b"\".\":{}");
     }
-    let mut text = String::new();
     for (at, node) in set.nodes.iter().enumerate() {
         if at > 0 || member {
             out.push(b',');
         }
-        text.clear();
-        node.element.write(&mut text);
-        json::write_str(&text, out);
+        json::write_str(&node.element.text(), out);
         out.push(b':');
         write(&node.children, node.member, out);
     }

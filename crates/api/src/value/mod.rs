@@ -248,12 +248,7 @@ impl Value {
         self.eq_within(other, leaf, MAX_NESTED)
     }
 
-    fn eq_within(
-        &self,
-        other: &Value,
-        leaf: impl Fn(Event<'_>, Event<'_>) -> bool + Copy,
-        levels: usize,
-    ) -> bool {
+    fn eq_within(&self, other: &Value, leaf: impl Fn(Event<'_>, Event<'_>) -> bool + Copy, levels: usize) -> bool {
         match (self, other) {
             (Value::String(a), Value::String(b)) => a == b,
             (Value::Array(a), Value::Array(b)) if levels > 0 => {
@@ -261,9 +256,9 @@ impl Value {
             }
             (Value::Object(a), Value::Object(b)) if levels > 0 => {
                 a.len() == b.len()
-                    && a.iter().zip(b.iter()).all(|((key, a), (other, b))| {
-                        key == other && a.eq_within(b, leaf, levels - 1)
-                    })
+                    && a.iter()
+                        .zip(b.iter())
+                        .all(|((key, a), (other, b))| key == other && a.eq_within(b, leaf, levels - 1))
             }
             _ => {
                 let (mut a, mut b) = (self.walk(), other.walk());
