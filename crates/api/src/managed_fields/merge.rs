@@ -52,14 +52,24 @@ fn maps(fields: &Fields<'_>, object: &Map, config: Map, depth: usize) -> Result<
         while let Some((key, value)) = old.next_if(|(other, _)| *other < key) {
             out.push((key.clone(), without_entries(key, value, depth).into_owned()));
         }
-        let value = match (old.next_if(|(other, _)| *other == key), fields.at_from(&mut from, &key)) {
-            (Some((_, old)), Some((ty, _))) => values(ty, &without_entries(&key, old, depth), new, depth + 1)?,
+        let value = match old.next_if(|(other, _)| *other == key) {
+            // The type matters only to what has parts.
+            Some((_, old)) if has_parts(old) && (has_parts(&new) || new.is_null()) => {
+                match fields.at_from(&mut from, &key) {
+                    Some((ty, _)) => values(ty, &without_entries(&key, old, depth), new, depth + 1)?,
+                    None => new,
+                }
+            }
             _ => new,
         };
         out.push((key, value));
     }
     out.extend(old.map(|(key, value)| (key.clone(), without_entries(key, value, depth).into_owned())));
     Ok(out.into_iter().collect())
+}
+
+fn has_parts(value: &Value) -> bool {
+    matches!(value, Value::Array(_) | Value::Object(_))
 }
 
 /// A field of an object; if it is the object's metadata, without entries.

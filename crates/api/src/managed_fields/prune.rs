@@ -31,7 +31,7 @@ impl Pruner {
         let emptied = match (shape, &mut *value) {
             (Shape::Map(fields), Value::Object(map)) if !fields.atomic => {
                 let before = map.len();
-                for node in &last.nodes {
+                for node in last.nodes.iter().filter(|node| !self.stays(node, managed)) {
                     let PathElement::Field(key) = &node.element else { continue };
                     let (ty, known) = fields.at(key).unwrap_or((Ty::Deduced, false));
                     if let Some(value) = map.get_mut(key)
@@ -54,7 +54,7 @@ impl Pruner {
                 let mut elements = elements.iter();
                 items.retain_mut(|item| {
                     let Some(element) = elements.next().and_then(Option::as_ref) else { return true };
-                    let Some(node) = last.find(element) else { return true };
+                    let Some(node) = last.find(element).filter(|node| !self.stays(node, managed)) else { return true };
                     // What cannot be told apart is one value.
                     let alone;
                     let node = if node.children.is_empty() || !is_twice(element) {
@@ -72,6 +72,12 @@ impl Pruner {
         if emptied {
             *value = Value::Null;
         }
+    }
+
+    /// Whether one has all that `node` has. That is so for most of what is applied.
+    fn stays(self, node: &Node, managed: &[&FieldSet]) -> bool {
+        let has = |same: &Node| (same.member || !node.member) && node.children.is_subset(&same.children);
+        !self.lost && managed.iter().filter_map(|set| set.find(&node.element)).any(has)
     }
 
     /// Whether the value that `node` is of goes; if not, what goes of it is taken out. `known` is whether it is a known

@@ -92,11 +92,13 @@ proptest! {
                 // As entries of updates are: with what leads to fields.
                 ensure_named(&mut fields, Some(ty), 0);
             }
-            // Sets shrink when others take fields.
-            let lost: Vec<_> = fields.paths().into_iter().zip(0..).filter(|(_, bit)| forget >> ((bit + at * 7) % 64) & 3 == 0)
-                .map(|(path, _)| path).collect();
+            // Sets shrink when others take fields: leaves, or what has nothing left in it.
+            let paths = fields.paths();
+            let is_leaf = |path: &Vec<PathElement>| !paths.iter().any(|other| other.len() > path.len() && other.starts_with(path));
+            let forgotten = |bit: usize| forget >> ((bit + at * 7) % 64) & 3 == 0;
+            let lost = paths.iter().zip(0..).filter(|(path, bit)| forgotten(*bit) && is_leaf(path)).map(|(path, _)| path);
             let mut gone = FieldSet::new();
-            lost.iter().for_each(|path| gone.insert(path));
+            lost.for_each(|path| gone.insert(path));
             ManagedFieldsEntry {
                 manager: format!("m{at}").into(),
                 operation: Operation::Apply,

@@ -1,5 +1,7 @@
 //! A set of paths, as a trie.
 
+use std::cmp::Ordering;
+
 use super::PathElement;
 
 /// How deep paths go. What lies deeper in an object is owned as one value, and no set that is sent goes deeper; no
@@ -29,6 +31,18 @@ impl Node {
     fn stays(&self) -> bool {
         self.member || !self.children.is_empty()
     }
+}
+
+/// The node of an element among those that are left; what comes before it is not left any more.
+fn same_in<'n>(rest: &mut &'n [Node], element: &PathElement) -> Option<&'n Node> {
+    while let Some((first, behind)) = rest.split_first() {
+        match first.element.cmp(element) {
+            Ordering::Less => *rest = behind,
+            Ordering::Equal => return Some(first),
+            Ordering::Greater => return None,
+        }
+    }
+    None
 }
 
 impl FieldSet {
@@ -142,12 +156,8 @@ impl FieldSet {
     fn retain(&mut self, other: &FieldSet, mut keep: impl FnMut(&mut Node, Option<&Node>) -> bool) {
         let mut rest = other.nodes.as_slice();
         self.nodes.retain_mut(|node| {
-            while let Some((first, behind)) = rest.split_first()
-                && first.element < node.element
-            {
-                rest = behind;
-            }
-            keep(node, rest.first().filter(|other| other.element == node.element))
+            let same = same_in(&mut rest, &node.element);
+            keep(node, same)
         });
     }
 
@@ -198,12 +208,7 @@ impl FieldSet {
         let mut nodes = Vec::new();
         let mut rest = other.nodes.as_slice();
         for node in &self.nodes {
-            while let Some((first, behind)) = rest.split_first()
-                && first.element < node.element
-            {
-                rest = behind;
-            }
-            let Some(same) = rest.first().filter(|other| other.element == node.element) else { continue };
+            let Some(same) = same_in(&mut rest, &node.element) else { continue };
             let (member, children) = (node.member && same.member, node.children.intersection(&same.children));
             if member || !children.is_empty() {
                 nodes.push(Node { element: node.element.clone(), member, children });
@@ -217,13 +222,7 @@ impl FieldSet {
     pub fn is_subset(&self, other: &FieldSet) -> bool {
         let mut rest = other.nodes.as_slice();
         self.nodes.iter().all(|node| {
-            while let Some((first, behind)) = rest.split_first()
-                && first.element < node.element
-            {
-                rest = behind;
-            }
-            rest.first()
-                .filter(|other| other.element == node.element)
+            same_in(&mut rest, &node.element)
                 .is_some_and(|same| (same.member || !node.member) && node.children.is_subset(&same.children))
         })
     }

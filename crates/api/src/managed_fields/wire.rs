@@ -76,7 +76,10 @@ fn read(value: &Value, depth: usize) -> Result<(FieldSet, bool), FieldsError> {
                 return Err(FieldsError(format!("parsing key as path element: {message}")));
             }
         };
-        let (children, member) = read(below, depth - 1)?;
+        let (children, member) = match below {
+            Value::Object(map) if map.is_empty() => (FieldSet::new(), true),
+            below => read(below, depth - 1)?,
+        };
         set.nodes.push(Node { element, member, children });
     }
     set.sort();
