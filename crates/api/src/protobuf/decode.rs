@@ -43,7 +43,7 @@ pub fn decode(schema: &Schema, bytes: &[u8]) -> Result<Value, Error> {
 /// # Errors
 /// As [`decode`].
 pub fn decode_message(schema: &Schema, message: &[u8]) -> Result<Value, Error> {
-    let mut decoder = Decoder { reader: Reader::new(message), frames: Vec::new() };
+    let mut decoder = Decoder { reader: Reader::new(message), frames: Vec::new(), spare: Vec::new() };
     decoder.frames.push(Frame::new(Body::Struct { node: schema.root(), slots: Vec::new() }, message.len()));
     decoder.run()
 }
@@ -51,7 +51,12 @@ pub fn decode_message(schema: &Schema, message: &[u8]) -> Result<Value, Error> {
 struct Decoder<'s, 'a> {
     reader: Reader<'a>,
     frames: Vec<Frame<'s>>,
+    /// Room for the fields of messages to come.
+    spare: Vec<Slots>,
 }
+
+/// What has been read of the fields of a message, by their positions.
+type Slots = Vec<(usize, Slot)>;
 
 /// A message that is being read.
 struct Frame<'s> {
@@ -74,7 +79,7 @@ enum Place {
 }
 
 enum Body<'s> {
-    Struct { node: NodeRef<'s>, slots: Vec<(usize, Slot)> },
+    Struct { node: NodeRef<'s>, slots: Slots },
     Entry { shape: Shape<'s>, key: Str, value: Option<Value> },
     Wrapped { items: NodeRef<'s>, values: Vec<Value> },
     Either { either: Either<'s>, one: Option<Value>, many: Vec<Value> },
@@ -165,11 +170,12 @@ impl<'s> Frame<'s> {
         }
     }
 
-    fn close(self) -> Closed {
+    fn close(self, spare: &mut Vec<Slots>) -> Closed {
         match self.body {
             Body::Struct { node, mut slots } => {
                 slots.sort_unstable_by_key(|(position, _)| *position);
-                let entries = slots.into_iter().filter_map(|(position, slot)| {
+                let mut entries = Vec::with_capacity(slots.len());
+                entries.extend(slots.drain(..).filter_map(|(position, slot)| {
                     let field = node.field_at(position);
                     let value = match slot {
                         Slot::One(value) => value,
@@ -178,8 +184,9 @@ impl<'s> Frame<'s> {
                     };
                     let hides = value.is_null() || field.node.drops_zero() && is_zero(&value);
                     (!hides).then(|| (Str::from(field.name.as_str()), value))
-                });
-                Closed::Value(Value::Object(Map::from_entries(entries.collect(), |_| {})))
+                }));
+                spare.push(slots);
+                Closed::Value(Value::Object(Map::from_entries(entries, |_| {})))
             }
             Body::Entry { shape, key, value } => Closed::Entry(key, value.unwrap_or_else(|| zero(shape))),
             Body::Wrapped { values, .. } if values.is_empty() => Closed::Value(Value::Null),
@@ -225,7 +232,7 @@ impl<'s> Decoder<'s, '_> {
                 frame.level -= 1;
                 frame.path &= if frame.level == 0 { 0 } else { 0xff_00_00 };
             } else {
-                let Some(closed) = self.frames.pop().map(Frame::close) else { break };
+                let Some(closed) = self.frames.pop().map(|frame| frame.close(&mut self.spare)) else { break };
                 match (self.frames.last_mut(), closed) {
                     (Some(parent), closed) => parent.put(closed),
                     (None, Closed::Value(value) | Closed::Entry(_, value)) => return Ok(value),
@@ -314,7 +321,10 @@ impl<'s> Decoder<'s, '_> {
             Shape::Int32 => number(|n| Value::Int(i64::from(n as i32))),
             Shape::Int64 => number(|n| Value::Int(n as i64)),
             Shape::Double => (FIXED64, (|n| Value::Float(f64::from_bits(n))) as fn(u64) -> Value),
-            Shape::Struct(node) => return self.begin(tag, Body::Struct { node, slots: Vec::new() }),
+            Shape::Struct(node) => {
+                let slots = self.spare.pop().unwrap_or_default();
+                return self.begin(tag, Body::Struct { node, slots });
+            }
             Shape::Wrapped(items) => return self.begin(tag, Body::Wrapped { items, values: Vec::new() }),
             Shape::Either(either) => return self.begin(tag, Body::Either { either, one: None, many: Vec::new() }),
             shape => {
