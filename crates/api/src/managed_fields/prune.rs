@@ -108,8 +108,8 @@ impl Pruner {
     }
 }
 
-/// Whether there is an empty list somewhere, up to a depth that nobody comes near. It is a field to nobody, and what has
-/// nothing else in it is none either: then what is lost cannot be told from the sets alone.
+/// Whether there is an empty list somewhere, down to a depth that nobody comes near. It is a field to nobody, and what
+/// has nothing else in it is none either: then what is lost cannot be told from the sets alone.
 pub(super) fn has_empty_list(value: &Value, depth: usize) -> bool {
     match value {
         Value::Array(items) => {

@@ -94,11 +94,14 @@ proptest! {
             }
             // Sets shrink when others take fields: leaves, or what has nothing left in it.
             let paths = fields.paths();
-            let is_leaf = |path: &Vec<PathElement>| !paths.iter().any(|other| other.len() > path.len() && other.starts_with(path));
+            let is_in = |path: &[PathElement], other: &[PathElement]| other != path && other.starts_with(path);
             let forgotten = |bit: usize| forget >> ((bit + at * 7) % 64) & 3 == 0;
-            let lost = paths.iter().zip(0..).filter(|(path, bit)| forgotten(*bit) && is_leaf(path)).map(|(path, _)| path);
             let mut gone = FieldSet::new();
-            lost.for_each(|path| gone.insert(path));
+            for (bit, path) in paths.iter().enumerate() {
+                if forgotten(bit) && !paths.iter().any(|other| is_in(path, other)) {
+                    gone.insert(path);
+                }
+            }
             ManagedFieldsEntry {
                 manager: format!("m{at}").into(),
                 operation: Operation::Apply,
