@@ -4,11 +4,11 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use capstan_api::{
-    GroupVersionKind, GroupVersionResource, Status, builtin, json,
+    GroupVersionKind, GroupVersionResource, builtin,
     object::{Scope, path},
     options::ListOptions,
     protobuf,
-    value::{from_value, to_value},
+    value::to_value,
 };
 use capstan_clock::{OsIds, RealClock, SharedClock, SharedIds};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
@@ -18,6 +18,7 @@ use crate::{
     BoxFuture, Error, ListPage, ListerWatcher, WatchStream,
     beat::{Either, race},
     factory::ListerWatchers,
+    failure::Asked,
     query,
     rate::RateLimiter,
     reflector::backoff::Backoff,
@@ -228,13 +229,14 @@ impl Client {
     /// # Errors
     /// The server cannot be reached, or refuses.
     pub async fn call(&self, request: Request<Bytes>) -> Result<Response<Body>, Error> {
+        let asked = Asked::of(&request);
         let response = self.send(request).await?;
         if response.status().is_success() {
             return Ok(response);
         }
-        let code = response.status().as_u16();
-        let text = self.in_time(response.into_body().bytes()).await?;
-        Err(failure(code, &text))
+        let (head, body) = response.into_parts();
+        let text = self.in_time(body.bytes()).await?;
+        Err(asked.failure(head.status, &head.headers, &text))
     }
 
     /// Sends a request and reads all of the answer, which has to be a success.
@@ -402,25 +404,6 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// The media type that both sides always speak.
 pub(crate) const JSON: &str = "application/json";
-
-/// What a failed answer says. Not all that is between a client and a server speaks in statuses.
-pub(crate) fn failure(code: u16, text: &[u8]) -> Error {
-    let said = status_of(text).filter(|status| status.code != 0 || status.reason.is_known());
-    Error::from(said.unwrap_or_else(|| {
-        let text = String::from_utf8_lossy(text).trim().to_owned();
-        let message = if text.is_empty() { format!("the server answered with {code}") } else { text };
-        Status { code: code.into(), ..Status::unknown(message) }
-    }))
-}
-
-/// A status in any form.
-fn status_of(bytes: &[u8]) -> Option<Status> {
-    let value = match protobuf::envelope(bytes) {
-        Ok(envelope) => protobuf::decode_message(&builtin::type_schema("meta.v1.Status")?, envelope.raw).ok()?,
-        Err(_) => json::parse(bytes).ok()?,
-    };
-    from_value(value).ok()
-}
 
 /// The objects of a resource in a place, as a client reaches them.
 #[derive(Clone, Debug)]

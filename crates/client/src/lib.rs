@@ -180,6 +180,7 @@ mod error;
 #[cfg(feature = "k8s-openapi")]
 pub mod expansion;
 pub mod factory;
+mod failure;
 #[cfg(feature = "kube")]
 mod gzip;
 pub mod informer;
@@ -211,7 +212,7 @@ pub use client::{Client, MAX_RETRIES};
 pub use config::{Config, ConfigError, ExplicitConfig};
 pub use discovery::{CachedDiscovery, DeferredRESTMapper, DiscoveryClient};
 pub use error::Error;
-pub use factory::{InformerOptions, SharedInformerFactory};
+pub use factory::{InformerOptions, NamespaceOptions, Namespaces, SharedInformerFactory};
 pub use informer::{Change, Deleted, HandlerFuncs, Registration, ResourceEventHandler, SharedIndexInformer};
 pub use kept::Kept;
 pub use key::Key;

@@ -12,7 +12,7 @@ use std::{
 
 use capstan_api::{GroupVersionResource, Resource, object::Object};
 use capstan_client::{
-    Client, InformerOptions, Key, SharedIndexInformer, SharedInformerFactory,
+    Client, InformerOptions, Key, NamespaceOptions, Namespaces, SharedIndexInformer, SharedInformerFactory,
     beat::{Either, race},
 };
 use capstan_clock::{SharedClock, SharedIds};
@@ -100,7 +100,7 @@ pub struct Manager {
     clock: SharedClock,
     ids: SharedIds,
     name: String,
-    namespace: String,
+    namespaces: Namespaces,
     resync: Option<Duration>,
     caches: Vec<Tweak>,
     registry: Registry,
@@ -150,7 +150,7 @@ impl Manager {
             clock,
             ids,
             name: "controller-manager".to_owned(),
-            namespace: String::new(),
+            namespaces: Namespaces::default(),
             resync: None,
             caches: Vec::new(),
             registry: Registry::default(),
@@ -178,8 +178,23 @@ impl Manager {
 
     /// Caches hold only this namespace.
     #[must_use]
-    pub fn namespace(mut self, namespace: &str) -> Self {
-        namespace.clone_into(&mut self.namespace);
+    pub fn namespace(self, namespace: &str) -> Self {
+        self.namespaces([namespace])
+    }
+
+    /// Caches hold only these namespaces, each of which is listed and watched by itself: for accounts that may read some
+    /// and not all. Kinds that live in none are there all the same. Reading another namespace from a cache is an error.
+    #[must_use]
+    pub fn namespaces<'a>(self, namespaces: impl IntoIterator<Item = &'a str>) -> Self {
+        let whole = |namespace: &str| (namespace.to_owned(), NamespaceOptions::default());
+        self.namespaces_with(namespaces.into_iter().map(whole).collect())
+    }
+
+    /// The same, and of each only what its options select. The empty namespace stands for all that are not named. What
+    /// differs for a kind is said with [`cache`](Self::cache).
+    #[must_use]
+    pub fn namespaces_with(mut self, namespaces: Namespaces) -> Self {
+        self.namespaces = namespaces;
         self
     }
 
@@ -463,7 +478,7 @@ impl Manager {
         let (clock, ids) = (Arc::clone(&self.clock), Arc::clone(&self.ids));
         let reporter = self.reporter.clone();
         let mut informers = SharedInformerFactory::new(Arc::new(client.clone()), clock, ids)
-            .namespace(&self.namespace)
+            .namespaces(self.namespaces.clone())
             .on_watch_error(move |resource, error| reporter.report("", resource, None, error));
         if let Some(resync) = self.resync {
             informers = informers.resync(resync);
