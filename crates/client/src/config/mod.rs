@@ -5,13 +5,15 @@
 
 mod error;
 mod explicit;
+mod proxy;
+mod validation;
 
 use std::{
     env, fmt,
     path::{Path, PathBuf},
 };
 
-use kube_client::config::{KubeConfigOptions, Kubeconfig};
+use kube_client::config::{Cluster, KubeConfigOptions, Kubeconfig};
 
 pub use error::ConfigError;
 pub use explicit::ExplicitConfig;
@@ -119,7 +121,8 @@ impl Config {
     /// # Errors
     /// This does not run in a pod, or the pod has no account.
     pub fn in_cluster() -> Result<Self, ConfigError> {
-        let kube = kube_client::Config::incluster().map_err(|error| ConfigError::InCluster(chain(&error)))?;
+        let mut kube = kube_client::Config::incluster().map_err(|error| ConfigError::InCluster(chain(&error)))?;
+        kube.proxy_url = proxy::of(None, &kube.cluster_url, |name| env::var(name).ok());
         Ok(Config { kube, place: Place { file: "the account of the pod".to_owned(), ..Place::default() } })
     }
 
@@ -128,7 +131,13 @@ impl Config {
     /// # Errors
     /// It does not make sense.
     pub async fn explicit(config: &ExplicitConfig) -> Result<Self, ConfigError> {
-        Config::choose(config.kubeconfig()?, "the given config".to_owned(), None).await
+        if config.insecure && !(config.ca_data.is_empty() && config.ca_file.is_empty()) {
+            let reason = "specifying a root certificates file with the insecure flag is not allowed";
+            return Err(ConfigError::file(Path::new("the given config"), reason));
+        }
+        let all = config.kubeconfig()?;
+        let place = place(&all, "the given config".to_owned(), None)?;
+        Config::load(all, place).await
     }
 
     /// Where the server is.
@@ -145,11 +154,18 @@ impl Config {
 
     async fn choose(all: Kubeconfig, file: String, context: Option<&str>) -> Result<Self, ConfigError> {
         let place = place(&all, file, context)?;
-        let ca_file = ca_file(&all, &place.context);
+        validation::validate(&all, &place)?;
+        Config::load(all, place).await
+    }
+
+    async fn load(all: Kubeconfig, place: Place) -> Result<Self, ConfigError> {
+        let cluster = cluster(&all, &place.context);
+        let (ca_file, proxy) = (cluster.and_then(ca_file), cluster.and_then(proxy_url));
         let options = KubeConfigOptions { context: Some(place.context.clone()), ..KubeConfigOptions::default() };
         match kube_client::Config::from_custom_kubeconfig(all, &options).await {
             Ok(mut kube) => {
                 kube.root_cert_file = ca_file;
+                kube.proxy_url = proxy::of(proxy, &kube.cluster_url, |name| env::var(name).ok());
                 Ok(Config { kube, place })
             }
             Err(error) => Err(ConfigError::context(&place, &chain(&error))),
@@ -157,10 +173,18 @@ impl Config {
     }
 }
 
-/// The file with the certificates that vouch for the server of a context, if it is not said what is in it.
-fn ca_file(all: &Kubeconfig, context: &str) -> Option<PathBuf> {
+fn cluster<'a>(all: &'a Kubeconfig, context: &str) -> Option<&'a Cluster> {
     let context = all.contexts.iter().find(|named| named.name == context)?.context.as_ref()?;
-    let cluster = all.clusters.iter().find(|named| named.name == context.cluster)?.cluster.as_ref()?;
+    all.clusters.iter().find(|named| named.name == context.cluster)?.cluster.as_ref()
+}
+
+/// The proxy that is named; one that cannot be read has been refused before.
+fn proxy_url(cluster: &Cluster) -> Option<http::Uri> {
+    cluster.proxy_url.as_ref().filter(|url| !url.is_empty())?.parse().ok()
+}
+
+/// The file with the certificates that vouch for a server, if it is not said what is in it.
+fn ca_file(cluster: &Cluster) -> Option<PathBuf> {
     let said = cluster.certificate_authority_data.as_deref().is_some_and(|data| !data.is_empty());
     cluster.certificate_authority.as_ref().filter(|path| !said && !path.is_empty()).map(PathBuf::from)
 }

@@ -17,6 +17,13 @@ users:
 - name: plugin
   user:
     exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/false, interactiveMode: Never}
+- name: hinted
+  user:
+    exec:
+      apiVersion: client.authentication.k8s.io/v1
+      command: no-such-plugin
+      interactiveMode: Never
+      installHint: brew install no-such-plugin
 - name: files
   user: {client-certificate: /nowhere/cert, client-key: /nowhere/key}
 contexts:
@@ -25,6 +32,7 @@ contexts:
 - {name: three, context: {cluster: here, user: you}}
 - {name: four, context: {cluster: here, user: plugin}}
 - {name: five, context: {cluster: here, user: files}}
+- {name: seven, context: {cluster: here, user: hinted}}
 - {name: six, context: {cluster: odd, user: me}}
 current-context: one
 ";
@@ -52,6 +60,8 @@ async fn what_is_wrong_is_named() {
         format!("credentials of the given kubeconfig, context {context:?}, user {user:?}: ")
     };
     check(Some("four"), &(user("four", "plugin") + "auth error: auth exec command 'KUBERNETES_EXEC_INFO=")).await;
+    let missing = "exec: executable no-such-plugin not found\n\nbrew install no-such-plugin";
+    check(Some("seven"), &(user("seven", "hinted") + missing)).await;
     check(
         Some("five"),
         &(user("five", "files") + "Failed to infer provided configuration: failed to load client certificate: failed to read file '\"/nowhere/cert\"'"),
@@ -88,13 +98,23 @@ async fn said_outright() {
         host: "https://example.invalid:1".to_owned(),
         bearer_token: "t".to_owned(),
         impersonate: "jane".to_owned(),
+        impersonate_uid: "7".to_owned(),
+        impersonate_extra: [("team".to_owned(), vec!["a".to_owned(), "b".to_owned()])].into(),
+        cert_file: "/nowhere/cert".to_owned(),
+        key_file: "/nowhere/key".to_owned(),
         default_namespace: "shop".to_owned(),
         insecure: true,
         ..ExplicitConfig::default()
     };
     let config = Config::explicit(&explicit).await.unwrap();
     assert_eq!((config.server().as_str(), config.default_namespace()), ("https://example.invalid:1/", "shop"));
-    assert_eq!(config.kube.auth_info.impersonate.as_deref(), Some("jane"));
+    let user = &config.kube.auth_info;
+    assert_eq!((user.impersonate.as_deref(), user.impersonate_uid.as_deref()), (Some("jane"), Some("7")));
+    assert_eq!(user.impersonate_user_extra.as_ref().unwrap()["team"], ["a", "b"]);
+    assert_eq!(user.client_certificate.as_deref(), Some("/nowhere/cert"));
+    let both = ExplicitConfig { ca_file: "/nowhere/ca".to_owned(), ..explicit };
+    let both = Config::explicit(&both).await.unwrap_err().to_string();
+    assert!(both.ends_with("specifying a root certificates file with the insecure flag is not allowed"), "{both}");
     let nothing = Config::explicit(&ExplicitConfig::default()).await.unwrap_err().to_string();
     assert!(nothing.contains("cluster url is missing"), "{nothing}");
 }
