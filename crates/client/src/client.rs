@@ -23,6 +23,7 @@ use crate::{
     rate::RateLimiter,
     reflector::backoff::Backoff,
     transport::{Body, BodyError, ServiceTransport, SharedTransport, Transport},
+    warning::{Warning, WarningHandler, warnings},
     watch::{EventFrames, EventLines},
 };
 
@@ -49,6 +50,7 @@ struct Inner {
     timeout: Option<Duration>,
     max_retries: u32,
     protobuf: bool,
+    on_warning: Option<WarningHandler>,
 }
 
 impl fmt::Debug for Client {
@@ -70,6 +72,7 @@ impl Client {
             timeout: None,
             max_retries: MAX_RETRIES,
             protobuf: false,
+            on_warning: None,
         };
         Client { inner: Arc::new(inner) }
     }
@@ -143,6 +146,19 @@ impl Client {
         self.with(|inner| inner.protobuf = protobuf)
     }
 
+    /// The same, telling what servers say besides their answers: that a version is deprecated, for instance. Without
+    /// this nobody hears of that.
+    #[must_use]
+    pub fn with_warning_handler(&self, handler: impl Fn(&Warning) + Send + Sync + 'static) -> Self {
+        self.with(|inner| inner.on_warning = Some(Arc::new(handler)))
+    }
+
+    /// Who hears what servers say besides their answers.
+    #[must_use]
+    pub fn warning_handler(&self) -> Option<&WarningHandler> {
+        self.inner.on_warning.as_ref()
+    }
+
     /// Whether it asks for protobuf.
     #[must_use]
     pub fn protobuf(&self) -> bool {
@@ -211,7 +227,12 @@ impl Client {
                     retries += 1;
                     self.inner.clock.sleep(wait).await;
                 }
-                _ => return Ok(response),
+                _ => {
+                    if let Some(handler) = &self.inner.on_warning {
+                        warnings(response.headers()).iter().for_each(|warning| handler(warning));
+                    }
+                    return Ok(response);
+                }
             }
         }
     }

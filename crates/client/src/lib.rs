@@ -204,6 +204,7 @@ pub mod stream;
 mod testing;
 pub mod transport;
 pub mod wait;
+mod warning;
 pub mod watch;
 
 pub use api::{Api, ObjectList, PAGE_SIZE, Patch};
@@ -221,4 +222,5 @@ pub use lister::{Lister, NamespaceLister};
 pub use rest::RESTClient;
 pub use retry::retry_on_conflict;
 pub use transport::{Body, Transport};
+pub use warning::{Warning, WarningHandler};
 pub use watch::{Event, TypedWatch};

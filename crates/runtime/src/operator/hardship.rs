@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use capstan_api::{GroupVersionKind, GroupVersionResource, ObjectMeta, Unstructured};
+use capstan_api::{GroupVersionKind, GroupVersionResource, ObjectMeta, Unstructured, options::ListOptions};
 use capstan_client::{Api, Client, InformerOptions, Key};
 use capstan_clock::{Clock as _, SeededIds};
 use tokio::sync::mpsc;
@@ -290,4 +290,24 @@ async fn caches_of_several_namespaces() {
     stopper.stop();
     over_time(&clock, running).await.unwrap().unwrap();
     assert_eq!(keys.recv().await, None, "nobody hears of the third");
+}
+
+#[tokio::test]
+async fn what_the_server_says_besides() {
+    let (client, clock) = (client().await, clock());
+    let said: Arc<Mutex<Vec<String>>> = Arc::default();
+    let to = Arc::clone(&said);
+    let (stopper, stop) = Stopper::new();
+    let running = manager(&client, &clock, 1)
+        .on_warning(move |warning| to.lock().unwrap().push(warning.text.clone()))
+        .runnable(|ctx| async move {
+            let endpoints = GroupVersionResource::from_static("", "v1", "endpoints");
+            let listed = ctx.client().resource(endpoints).list(&ListOptions::default()).await;
+            listed.map(|_| ()).map_err(|error| error.to_string())
+        })
+        .run_until(stop);
+    let running = tokio::spawn(running);
+    until(&clock, || said.lock().unwrap().iter().any(|text| text.starts_with("v1 Endpoints is deprecated"))).await;
+    stopper.stop();
+    over_time(&clock, running).await.unwrap().unwrap();
 }
