@@ -75,7 +75,7 @@ impl ConfigError {
         ConfigError::credentials(place, format!("exec: executable {command} not found{hint}"))
     }
 
-    fn credentials(place: &Place, reason: String) -> Self {
+    pub(super) fn credentials(place: &Place, reason: String) -> Self {
         let Place { file, context, user } = place.clone();
         ConfigError::User { file, context, user, reason }
     }

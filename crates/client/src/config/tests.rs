@@ -92,6 +92,52 @@ async fn files_are_named_and_lists_merged() {
     assert_eq!(none, "kubeconfig the given kubeconfig: it has no contexts");
 }
 
+/// A file that says nothing is as good as none: the account of the pod is next.
+#[tokio::test]
+async fn files_that_say_nothing() {
+    let directory = env::temp_dir().join(format!("capstan-client-empty-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let (empty, missing, half) = (directory.join("empty"), directory.join("missing"), directory.join("half"));
+    std::fs::write(&empty, "apiVersion: v1\nkind: Config\n").unwrap();
+    std::fs::write(&half, "current-context: x\n").unwrap();
+    let error = |files: &[&PathBuf]| {
+        let files = files.iter().map(|file| (*file).clone()).collect();
+        async { Config::from_files(files, true).await.unwrap_err().to_string() }
+    };
+    let nowhere = format!("no kubeconfig found ({}), and not in a cluster: ", empty.display());
+    let found = error(&[&empty]).await;
+    assert!(found.starts_with(&nowhere), "{found}");
+    assert!(error(&[&missing, &empty]).await.contains("and not in a cluster: "));
+    let found = error(&[&missing]).await;
+    assert_eq!(found, format!("kubeconfig {}: there is no such file", missing.display()));
+    let found = error(&[&empty, &half]).await;
+    assert!(found.ends_with("context \"x\": context was not found"), "{found}");
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn plugins_ask_where_somebody_sits() {
+    use ExecInteractiveMode::{Always, IfAvailable, Never};
+    let check = |mode: Option<ExecInteractiveMode>, is_terminal: bool, expected: &str| {
+        let text = serde_json::json!({"command": "c", "interactiveMode": mode});
+        let mut exec: ExecConfig = serde_json::from_value(text.clone()).unwrap();
+        let done = may_ask(&mut exec, &Place::default(), is_terminal);
+        let found = match done {
+            Ok(()) => format!("{:?}", exec.interactive_mode),
+            Err(error) => error.to_string(),
+        };
+        assert!(found.ends_with(expected), "{text} {is_terminal}: {found}");
+    };
+    check(Some(Never), true, "Some(Never)");
+    check(Some(IfAvailable), true, "Some(IfAvailable)");
+    check(Some(Always), true, "Some(Always)");
+    check(Some(Never), false, "Some(Never)");
+    check(Some(IfAvailable), false, "Some(Never)");
+    check(None, false, "Some(Never)");
+    let refused = "exec plugin cannot support interactive mode: standard input is not a terminal";
+    check(Some(Always), false, refused);
+}
+
 #[tokio::test]
 async fn said_outright() {
     let explicit = ExplicitConfig {
