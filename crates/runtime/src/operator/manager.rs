@@ -183,7 +183,8 @@ impl Manager {
     }
 
     /// Caches hold only these namespaces, each of which is listed and watched by itself: for accounts that may read
-    /// some and not all. Kinds that live in none are there all the same. Reading another namespace from a cache is an error.
+    /// some and not all. Kinds that live in none are there all the same. Reading another namespace from a cache is an
+    /// error.
     #[must_use]
     pub fn namespaces<'a>(self, namespaces: impl IntoIterator<Item = &'a str>) -> Self {
         let whole = |namespace: &str| (namespace.to_owned(), NamespaceOptions::default());
