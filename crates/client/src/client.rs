@@ -4,11 +4,11 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use capstan_api::{
-    GroupVersionKind, GroupVersionResource, Status, builtin, json,
+    GroupVersionKind, GroupVersionResource, builtin,
     object::{Scope, path},
     options::ListOptions,
     protobuf,
-    value::{from_value, to_value},
+    value::to_value,
 };
 use capstan_clock::{OsIds, RealClock, SharedClock, SharedIds};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
@@ -18,10 +18,12 @@ use crate::{
     BoxFuture, Error, ListPage, ListerWatcher, WatchStream,
     beat::{Either, race},
     factory::ListerWatchers,
+    failure::Asked,
     query,
     rate::RateLimiter,
     reflector::backoff::Backoff,
     transport::{Body, BodyError, ServiceTransport, SharedTransport, Transport},
+    warning::{Warning, WarningHandler, warnings},
     watch::{EventFrames, EventLines},
 };
 
@@ -48,6 +50,7 @@ struct Inner {
     timeout: Option<Duration>,
     max_retries: u32,
     protobuf: bool,
+    on_warning: Option<WarningHandler>,
 }
 
 impl fmt::Debug for Client {
@@ -69,6 +72,7 @@ impl Client {
             timeout: None,
             max_retries: MAX_RETRIES,
             protobuf: false,
+            on_warning: None,
         };
         Client { inner: Arc::new(inner) }
     }
@@ -142,6 +146,19 @@ impl Client {
         self.with(|inner| inner.protobuf = protobuf)
     }
 
+    /// The same, telling what servers say besides their answers: that a version is deprecated, for instance. Without
+    /// this nobody hears of that.
+    #[must_use]
+    pub fn with_warning_handler(&self, handler: impl Fn(&Warning) + Send + Sync + 'static) -> Self {
+        self.with(|inner| inner.on_warning = Some(Arc::new(handler)))
+    }
+
+    /// Who hears what servers say besides their answers.
+    #[must_use]
+    pub fn warning_handler(&self) -> Option<&WarningHandler> {
+        self.inner.on_warning.as_ref()
+    }
+
     /// Whether it asks for protobuf.
     #[must_use]
     pub fn protobuf(&self) -> bool {
@@ -210,7 +227,12 @@ impl Client {
                     retries += 1;
                     self.inner.clock.sleep(wait).await;
                 }
-                _ => return Ok(response),
+                _ => {
+                    if let Some(handler) = &self.inner.on_warning {
+                        warnings(response.headers()).iter().for_each(|warning| handler(warning));
+                    }
+                    return Ok(response);
+                }
             }
         }
     }
@@ -228,13 +250,14 @@ impl Client {
     /// # Errors
     /// The server cannot be reached, or refuses.
     pub async fn call(&self, request: Request<Bytes>) -> Result<Response<Body>, Error> {
+        let asked = Asked::of(&request);
         let response = self.send(request).await?;
         if response.status().is_success() {
             return Ok(response);
         }
-        let code = response.status().as_u16();
-        let text = self.in_time(response.into_body().bytes()).await?;
-        Err(failure(code, &text))
+        let (head, body) = response.into_parts();
+        let text = self.in_time(body.bytes()).await?;
+        Err(asked.failure(head.status, &head.headers, &text))
     }
 
     /// Sends a request and reads all of the answer, which has to be a success.
@@ -402,25 +425,6 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// The media type that both sides always speak.
 pub(crate) const JSON: &str = "application/json";
-
-/// What a failed answer says. Not all that is between a client and a server speaks in statuses.
-pub(crate) fn failure(code: u16, text: &[u8]) -> Error {
-    let said = status_of(text).filter(|status| status.code != 0 || status.reason.is_known());
-    Error::from(said.unwrap_or_else(|| {
-        let text = String::from_utf8_lossy(text).trim().to_owned();
-        let message = if text.is_empty() { format!("the server answered with {code}") } else { text };
-        Status { code: code.into(), ..Status::unknown(message) }
-    }))
-}
-
-/// A status in any form.
-fn status_of(bytes: &[u8]) -> Option<Status> {
-    let value = match protobuf::envelope(bytes) {
-        Ok(envelope) => protobuf::decode_message(&builtin::type_schema("meta.v1.Status")?, envelope.raw).ok()?,
-        Err(_) => json::parse(bytes).ok()?,
-    };
-    from_value(value).ok()
-}
 
 /// The objects of a resource in a place, as a client reaches them.
 #[derive(Clone, Debug)]

@@ -172,12 +172,23 @@ impl<K: Object> DeltaFIFO<K> {
 
     /// A list saw these objects and no others: what is known or waits, and is not among them, has been deleted.
     pub fn replace(&mut self, objects: &BTreeMap<Key, Kept<K>>, known: &Indexer<K>) {
+        self.replace_part(objects, known, |_| true);
+    }
+
+    /// The same where the list was of a part, such as a namespace: what is not of it stays.
+    pub fn replace_part(
+        &mut self,
+        objects: &BTreeMap<Key, Kept<K>>,
+        known: &Indexer<K>,
+        is_of_it: impl Fn(&Key) -> bool,
+    ) {
         let mut gone: Vec<(Key, Kept<K>)> = Vec::new();
-        let pending = self.items.iter().filter(|(key, _)| !objects.contains_key(*key));
+        let is_missing = |key: &Key| !objects.contains_key(key) && is_of_it(key);
+        let pending = self.items.iter().filter(|(key, _)| is_missing(key));
         gone.extend(pending.filter_map(|(key, deltas)| Some((key.clone(), deltas.newest()?.clone()))));
         gone.sort_by(|a, b| a.0.cmp(&b.0));
         let known = known.snapshot();
-        let unseen = known.iter_kept().filter(|(key, _)| !objects.contains_key(*key) && !self.items.contains_key(*key));
+        let unseen = known.iter_kept().filter(|(key, _)| is_missing(key) && !self.items.contains_key(*key));
         gone.extend(unseen.map(|(key, object)| (key.clone(), object.clone())));
         for (key, object) in objects {
             self.push(key, Delta::Replaced(object.clone()));

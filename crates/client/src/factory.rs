@@ -2,7 +2,7 @@
 
 use std::{
     any::{Any, TypeId},
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -15,6 +15,7 @@ use capstan_clock::{SharedClock, SharedIds};
 
 use crate::{
     BoxFuture, Client, ListerWatcher, SharedIndexInformer,
+    informer::{Part, Territory},
     reflector::{ReflectorError, machine::Config},
 };
 
@@ -68,10 +69,34 @@ impl<K: Object> AnyInformer for SharedIndexInformer<K> {
 pub struct InformerOptions {
     /// Only those of this namespace.
     pub namespace: Option<String>,
+    /// Only those of these namespaces, which are listed and watched one by one. Counts where `namespace` is not given.
+    pub namespaces: Option<Namespaces>,
     /// Only those with such labels.
     pub label_selector: Option<String>,
     /// Only those with such fields.
     pub field_selector: Option<String>,
+}
+
+/// Namespaces, and which of their objects. The empty one stands for all that are not named.
+pub type Namespaces = BTreeMap<String, NamespaceOptions>;
+
+/// Which objects of a namespace, where that differs from those of others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct NamespaceOptions {
+    /// Only those with such labels.
+    pub label_selector: Option<String>,
+    /// Only those with such fields.
+    pub field_selector: Option<String>,
+}
+
+/// What one part of an informer lists and watches.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Wanted {
+    /// Empty for all.
+    namespace: String,
+    territory: Territory,
+    label_selector: String,
+    field_selector: String,
 }
 
 /// What tells informers apart: what they list and watch, and as what they keep it.
@@ -79,7 +104,7 @@ pub struct InformerOptions {
 struct InformerKey {
     resource: GroupVersionResource,
     scope: Scope,
-    options: InformerOptions,
+    parts: Vec<Wanted>,
     of: TypeId,
 }
 
@@ -107,7 +132,7 @@ pub struct SharedInformerFactory {
     clock: SharedClock,
     ids: SharedIds,
     config: Config,
-    namespace: String,
+    namespaces: Namespaces,
     resync: Option<Duration>,
     on_error: Option<OnError>,
     own: HashMap<(GroupVersionResource, TypeId), Own>,
@@ -128,7 +153,7 @@ impl SharedInformerFactory {
             clock,
             ids,
             config: Config::default(),
-            namespace: String::new(),
+            namespaces: everywhere(),
             resync: None,
             on_error: None,
             own: HashMap::new(),
@@ -145,8 +170,15 @@ impl SharedInformerFactory {
 
     /// Only this namespace. Kinds that live in none are there all the same.
     #[must_use]
-    pub fn namespace(mut self, namespace: &str) -> Self {
-        namespace.clone_into(&mut self.namespace);
+    pub fn namespace(self, namespace: &str) -> Self {
+        self.namespaces(Namespaces::from([(namespace.to_owned(), NamespaceOptions::default())]))
+    }
+
+    /// Only these namespaces, each listed and watched by itself, as an account needs it that may read some and not all.
+    /// Who reads an informer sees all of them together. None at all are all of them.
+    #[must_use]
+    pub fn namespaces(mut self, namespaces: Namespaces) -> Self {
+        self.namespaces = if namespaces.is_empty() { everywhere() } else { namespaces };
         self
     }
 
@@ -245,27 +277,17 @@ impl SharedInformerFactory {
         let of = TypeId::of::<K>();
         let own = self.own.get(&(resource.clone(), of));
         if let Some(Own { options: own, .. }) = own {
-            let InformerOptions { namespace, label_selector, field_selector } = own.clone();
-            options.namespace = options.namespace.or(namespace);
-            options.label_selector = options.label_selector.or(label_selector);
-            options.field_selector = options.field_selector.or(field_selector);
+            let own = own.clone();
+            if options.namespace.is_none() && options.namespaces.is_none() {
+                (options.namespace, options.namespaces) = (own.namespace, own.namespaces);
+            }
+            options.label_selector = options.label_selector.or(own.label_selector);
+            options.field_selector = options.field_selector.or(own.field_selector);
         }
-        let namespace = match scope {
-            Scope::Namespaced => options.namespace.unwrap_or_else(|| self.namespace.clone()),
-            Scope::Cluster => String::new(),
-        };
-        options.namespace = Some(namespace.clone());
         let new = |key: &InformerKey| {
-            let source = match of == TypeId::of::<PartialObjectMetadata>() {
-                true => self.source.metadata_lister_watcher(&key.resource, &namespace),
-                false => self.source.lister_watcher(&key.resource, &namespace),
-            };
-            let mut config = self.config.clone();
-            let InformerOptions { label_selector, field_selector, .. } = key.options.clone();
-            config.label_selector = label_selector.unwrap_or(config.label_selector);
-            config.field_selector = field_selector.unwrap_or(config.field_selector);
+            let parts = key.parts.iter().map(|wanted| self.part(&key.resource, of, wanted)).collect();
             let (clock, ids) = (Arc::clone(&self.clock), Arc::clone(&self.ids));
-            let informer = SharedIndexInformer::<K>::with_resync(source, config, clock, ids, self.resync);
+            let informer = SharedIndexInformer::<K>::with_parts(parts, clock, ids, self.resync);
             if let Some(on_error) = self.on_error.clone() {
                 let resource = key.resource.clone();
                 informer.set_watch_error_handler(Arc::new(move |error| on_error(&resource, error)));
@@ -275,11 +297,49 @@ impl SharedInformerFactory {
             }
             informer
         };
-        let key = InformerKey { resource, scope, options, of };
+        let key = InformerKey { resource, scope, parts: self.wanted(scope, options), of };
         let entry =
             informers.entry(key.clone()).or_insert_with(|| Entry { informer: Box::new(new(&key)), started: false });
         let known = entry.informer.as_any().downcast_ref::<SharedIndexInformer<K>>();
         known.cloned().expect("the type is part of the key")
+    }
+
+    /// What an informer with these options lists and watches, one by one. What is said of a namespace comes first, then
+    /// what is said of the kind, then what is said of all.
+    fn wanted(&self, scope: Scope, options: InformerOptions) -> Vec<Wanted> {
+        let InformerOptions { namespace, namespaces, label_selector, field_selector } = options;
+        let namespaces = match (scope, namespace, namespaces.filter(|namespaces| !namespaces.is_empty())) {
+            (Scope::Cluster, ..) => everywhere(),
+            (_, Some(namespace), _) => Namespaces::from([(namespace, NamespaceOptions::default())]),
+            (_, None, namespaces) => namespaces.unwrap_or_else(|| self.namespaces.clone()),
+        };
+        let named: BTreeSet<String> = namespaces.keys().filter(|namespace| !namespace.is_empty()).cloned().collect();
+        let part = |(namespace, of): (String, NamespaceOptions)| {
+            let labels = of.label_selector.or_else(|| label_selector.clone());
+            let fields = of.field_selector.or_else(|| field_selector.clone());
+            let mut fields = fields.unwrap_or_else(|| self.config.field_selector.clone());
+            let territory = match namespace.is_empty() {
+                true => Territory::AllBut(named.clone()),
+                false => Territory::Only(namespace.clone()),
+            };
+            if let Territory::AllBut(others) = &territory {
+                let others = others.iter().map(|other| format!("metadata.namespace!={other}"));
+                let all = Some(fields).filter(|fields| !fields.is_empty()).into_iter().chain(others);
+                fields = all.collect::<Vec<_>>().join(",");
+            }
+            let label_selector = labels.unwrap_or_else(|| self.config.label_selector.clone());
+            Wanted { namespace, territory, label_selector, field_selector: fields }
+        };
+        namespaces.into_iter().map(part).collect()
+    }
+
+    fn part(&self, resource: &GroupVersionResource, of: TypeId, wanted: &Wanted) -> Part {
+        let Wanted { namespace, territory, label_selector, field_selector } = wanted.clone();
+        let source = match of == TypeId::of::<PartialObjectMetadata>() {
+            true => self.source.metadata_lister_watcher(resource, &namespace),
+            false => self.source.lister_watcher(resource, &namespace),
+        };
+        Part { source, config: Config { label_selector, field_selector, ..self.config.clone() }, territory }
     }
 
     /// Starts, in tasks on the caller's runtime, the informers that have not been started.
@@ -326,4 +386,9 @@ impl Drop for SharedInformerFactory {
     fn drop(&mut self) {
         self.shut_down();
     }
+}
+
+/// All namespaces.
+fn everywhere() -> Namespaces {
+    Namespaces::from([(String::new(), NamespaceOptions::default())])
 }

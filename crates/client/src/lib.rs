@@ -180,6 +180,7 @@ mod error;
 #[cfg(feature = "k8s-openapi")]
 pub mod expansion;
 pub mod factory;
+mod failure;
 #[cfg(feature = "kube")]
 mod gzip;
 pub mod informer;
@@ -203,6 +204,7 @@ pub mod stream;
 mod testing;
 pub mod transport;
 pub mod wait;
+mod warning;
 pub mod watch;
 
 pub use api::{Api, ObjectList, PAGE_SIZE, Patch};
@@ -211,7 +213,7 @@ pub use client::{Client, MAX_RETRIES};
 pub use config::{Config, ConfigError, ExplicitConfig};
 pub use discovery::{CachedDiscovery, DeferredRESTMapper, DiscoveryClient};
 pub use error::Error;
-pub use factory::{InformerOptions, SharedInformerFactory};
+pub use factory::{InformerOptions, NamespaceOptions, Namespaces, SharedInformerFactory};
 pub use informer::{Change, Deleted, HandlerFuncs, Registration, ResourceEventHandler, SharedIndexInformer};
 pub use kept::Kept;
 pub use key::Key;
@@ -220,4 +222,5 @@ pub use lister::{Lister, NamespaceLister};
 pub use rest::RESTClient;
 pub use retry::retry_on_conflict;
 pub use transport::{Body, Transport};
+pub use warning::{Warning, WarningHandler};
 pub use watch::{Event, TypedWatch};

@@ -303,6 +303,12 @@ fn is_of_certificates(error: &(dyn std::error::Error + 'static)) -> bool {
     }
 }
 
+/// Whether a file that is needed is not there.
+fn is_not_found(error: &(dyn std::error::Error + 'static)) -> bool {
+    let is_it = |error: &std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
+    error.downcast_ref().is_some_and(is_it) || error.source().is_some_and(is_not_found)
+}
+
 /// A place on a road, until it is dropped.
 struct Busy(Arc<AtomicUsize>);
 
@@ -380,7 +386,14 @@ where
         + 'static,
     H::Response: 'static,
 {
-    let wrong = |error: &dyn std::error::Error| ConfigError::user(&config.place, error);
+    let plugin = config.kube.auth_info.exec.as_ref();
+    let wrong = |error: &(dyn std::error::Error + 'static)| match plugin {
+        Some(plugin) if is_not_found(error) => {
+            let command = plugin.command.as_deref().unwrap_or_default();
+            ConfigError::plugin_missing(&config.place, command, plugin.install_hint.as_deref().unwrap_or_default())
+        }
+        _ => ConfigError::user(&config.place, error),
+    };
     // A plugin that tells a certificate runs in the first of these, one that tells a token in the second.
     let mut tls = config.kube.rustls_client_config().map_err(|error| wrong(&error))?;
     if let Some(path) = config.kube.root_cert_file.clone().filter(|_| !config.kube.accept_invalid_certs) {

@@ -16,7 +16,7 @@ use capstan_api::{
 
 use futures_core::Stream;
 
-use crate::{Error, Watch, WatchStream, client, error::decode, transport::Body};
+use crate::{Error, Watch, WatchStream, error::decode, failure, transport::Body};
 
 /// The longest event that is read: the longest object, both states of it, and room for what is around.
 pub const MAX_EVENT: usize = 8 << 20;
@@ -167,7 +167,7 @@ impl<K: Object> Stream for TypedWatch<K> {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let Some(stream) = &mut self.stream else { return Poll::Ready(None) };
         let event = match ready!(stream.poll_next(cx)) {
-            Some(Ok(event)) if event.event_type == EventType::Error => Err(client::failure(500, &event.object)),
+            Some(Ok(event)) if event.event_type == EventType::Error => Err(failure::of_event(&event.object)),
             Some(Ok(event)) => return Poll::Ready(Some(read(&event))),
             Some(Err(error)) => Err(error),
             None => {

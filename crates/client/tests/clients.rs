@@ -421,3 +421,19 @@ async fn informers_of_parts_and_of_metadata() {
         factory.shut_down();
     }
 }
+
+#[tokio::test]
+async fn what_the_server_says_besides() {
+    let world = world().await;
+    let said: Arc<Mutex<Vec<String>>> = Arc::default();
+    let to = Arc::clone(&said);
+    let client = world.client.with_warning_handler(move |warning| {
+        assert!(warning.is_for_people());
+        to.lock().unwrap().push(warning.text.clone());
+    });
+    let endpoints = client.resource(GroupVersionResource::new("", "v1", "endpoints")).namespace("default");
+    endpoints.list(&ListOptions::default()).await.unwrap();
+    client.core_v1().config_maps("default").list(&ListOptions::default()).await.unwrap();
+    let expected = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
+    assert_eq!(*said.lock().unwrap(), [expected]);
+}

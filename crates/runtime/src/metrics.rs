@@ -39,6 +39,13 @@ impl Histogram {
         self.sum += seconds;
         self.count += 1;
     }
+
+    /// The same with the first of its bounds alone.
+    pub(crate) fn with_fewer_bounds(&self, count: usize) -> Self {
+        let (kept, rest) = self.buckets.split_at(count.min(self.bounds.len()));
+        let buckets = kept.iter().copied().chain([rest.iter().sum()]).collect();
+        Histogram { bounds: &self.bounds[..kept.len()], buckets, ..*self }
+    }
 }
 
 struct Family {

@@ -69,7 +69,13 @@ impl ConfigError {
         ConfigError::context(place, &format!("failed to read certificate authority {}: {error}", path.display()))
     }
 
-    fn credentials(place: &Place, reason: String) -> Self {
+    /// In client-go's words, with what the kubeconfig says to that.
+    pub(crate) fn plugin_missing(place: &Place, command: &str, hint: &str) -> Self {
+        let hint = if hint.is_empty() { String::new() } else { format!("\n\n{hint}") };
+        ConfigError::credentials(place, format!("exec: executable {command} not found{hint}"))
+    }
+
+    pub(super) fn credentials(place: &Place, reason: String) -> Self {
         let Place { file, context, user } = place.clone();
         ConfigError::User { file, context, user, reason }
     }

@@ -1,5 +1,7 @@
 //! A config that is said outright: client-go's `rest.Config`.
 
+use std::collections::BTreeMap;
+
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use kube_client::config::Kubeconfig;
 use serde_json::{Map, Value, json};
@@ -27,12 +29,24 @@ pub struct ExplicitConfig {
     pub cert_data: Vec<u8>,
     /// Its key, as PEM.
     pub key_data: Vec<u8>,
+    /// Files with them, which are read again when they change. They count if the data is not said.
+    pub cert_file: String,
+    /// The file with the key.
+    pub key_file: String,
+    /// A name for basic authentication.
+    pub username: String,
+    /// The word that goes with it.
+    pub password: String,
     /// A proxy: `http://`, `https://` or `socks5://`.
     pub proxy_url: String,
     /// Act as this user.
     pub impersonate: String,
+    /// Act as the user with this UID.
+    pub impersonate_uid: String,
     /// Act as a member of these groups.
     pub impersonate_groups: Vec<String>,
+    /// Act as one of whom this is known besides.
+    pub impersonate_extra: BTreeMap<String, Vec<String>>,
     /// The namespace for those who name none; else `default`.
     pub default_namespace: String,
 }
@@ -55,7 +69,13 @@ impl ExplicitConfig {
             ("tokenFile", text(&self.bearer_token_file)),
             ("client-certificate-data", data(&self.cert_data)),
             ("client-key-data", data(&self.key_data)),
+            ("client-certificate", text(&self.cert_file).filter(|_| self.cert_data.is_empty())),
+            ("client-key", text(&self.key_file).filter(|_| self.key_data.is_empty())),
+            ("username", text(&self.username)),
+            ("password", text(&self.password)),
             ("as", text(&self.impersonate)),
+            ("as-uid", text(&self.impersonate_uid)),
+            ("as-user-extra", (!self.impersonate_extra.is_empty()).then(|| json!(self.impersonate_extra))),
             ("as-groups", (!self.impersonate_groups.is_empty()).then(|| json!(self.impersonate_groups))),
         ]);
         let context = object([

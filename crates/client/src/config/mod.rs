@@ -5,13 +5,16 @@
 
 mod error;
 mod explicit;
+mod proxy;
+mod validation;
 
 use std::{
     env, fmt,
+    io::{self, IsTerminal as _},
     path::{Path, PathBuf},
 };
 
-use kube_client::config::{KubeConfigOptions, Kubeconfig};
+use kube_client::config::{Cluster, ExecConfig, ExecInteractiveMode, KubeConfigOptions, Kubeconfig};
 
 pub use error::ConfigError;
 pub use explicit::ExplicitConfig;
@@ -69,16 +72,24 @@ impl Config {
     /// There is nothing of that, or it does not make sense.
     pub async fn from_default() -> Result<Self, ConfigError> {
         let (files, named) = default_files();
+        Config::from_files(files, named).await
+    }
+
+    async fn from_files(files: Vec<PathBuf>, named: bool) -> Result<Self, ConfigError> {
         // As with kubectl, of several files some may be missing; what the user names alone has to be there.
         let there: Vec<PathBuf> = files.iter().filter(|file| file.exists()).cloned().collect();
-        if there.is_empty() {
-            return match Config::in_cluster() {
-                Ok(config) => Ok(config),
-                Err(_) if named && files.len() == 1 => Err(ConfigError::file(&files[0], "there is no such file")),
-                Err(error) => Err(ConfigError::Nowhere { files, in_cluster: error.to_string() }),
-            };
+        let missing = there.is_empty() && named && files.len() == 1;
+        let all = read(&there)?;
+        // Files that say nothing are as good as none.
+        let empty = all.contexts.is_empty() && all.clusters.is_empty() && all.auth_infos.is_empty();
+        if !empty || given(all.current_context.as_deref()) {
+            return Config::choose(all, names(&there), None).await;
         }
-        Config::from_kubeconfigs(&there, None).await
+        match Config::in_cluster() {
+            Ok(config) => Ok(config),
+            Err(_) if missing => Err(ConfigError::file(&files[0], "there is no such file")),
+            Err(error) => Err(ConfigError::Nowhere { files, in_cluster: error.to_string() }),
+        }
     }
 
     /// A kubeconfig, and a context of it if not the one that is current.
@@ -94,13 +105,7 @@ impl Config {
     /// # Errors
     /// A file cannot be read, or what they say of the context does not make sense.
     pub async fn from_kubeconfigs(paths: &[PathBuf], context: Option<&str>) -> Result<Self, ConfigError> {
-        let mut all = Kubeconfig::default();
-        for path in paths {
-            let read = Kubeconfig::read_from(path).and_then(|next| all.merge(next));
-            all = read.map_err(|error| ConfigError::file(path, &chain(&error)))?;
-        }
-        let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
-        Config::choose(all, names.join(", "), context).await
+        Config::choose(read(paths)?, names(paths), context).await
     }
 
     /// The text of a kubeconfig.
@@ -119,7 +124,8 @@ impl Config {
     /// # Errors
     /// This does not run in a pod, or the pod has no account.
     pub fn in_cluster() -> Result<Self, ConfigError> {
-        let kube = kube_client::Config::incluster().map_err(|error| ConfigError::InCluster(chain(&error)))?;
+        let mut kube = kube_client::Config::incluster().map_err(|error| ConfigError::InCluster(chain(&error)))?;
+        kube.proxy_url = proxy::of(None, &kube.cluster_url, |name| env::var(name).ok());
         Ok(Config { kube, place: Place { file: "the account of the pod".to_owned(), ..Place::default() } })
     }
 
@@ -128,7 +134,13 @@ impl Config {
     /// # Errors
     /// It does not make sense.
     pub async fn explicit(config: &ExplicitConfig) -> Result<Self, ConfigError> {
-        Config::choose(config.kubeconfig()?, "the given config".to_owned(), None).await
+        if config.insecure && !(config.ca_data.is_empty() && config.ca_file.is_empty()) {
+            let reason = "specifying a root certificates file with the insecure flag is not allowed";
+            return Err(ConfigError::file(Path::new("the given config"), reason));
+        }
+        let all = config.kubeconfig()?;
+        let place = place(&all, "the given config".to_owned(), None)?;
+        Config::load(all, place).await
     }
 
     /// Where the server is.
@@ -145,11 +157,21 @@ impl Config {
 
     async fn choose(all: Kubeconfig, file: String, context: Option<&str>) -> Result<Self, ConfigError> {
         let place = place(&all, file, context)?;
-        let ca_file = ca_file(&all, &place.context);
+        validation::validate(&all, &place)?;
+        Config::load(all, place).await
+    }
+
+    async fn load(all: Kubeconfig, place: Place) -> Result<Self, ConfigError> {
+        let cluster = cluster(&all, &place.context);
+        let (ca_file, proxy) = (cluster.and_then(ca_file), cluster.and_then(proxy_url));
         let options = KubeConfigOptions { context: Some(place.context.clone()), ..KubeConfigOptions::default() };
         match kube_client::Config::from_custom_kubeconfig(all, &options).await {
             Ok(mut kube) => {
+                if let Some(exec) = &mut kube.auth_info.exec {
+                    may_ask(exec, &place, io::stdin().is_terminal())?;
+                }
                 kube.root_cert_file = ca_file;
+                kube.proxy_url = proxy::of(proxy, &kube.cluster_url, |name| env::var(name).ok());
                 Ok(Config { kube, place })
             }
             Err(error) => Err(ConfigError::context(&place, &chain(&error))),
@@ -157,10 +179,48 @@ impl Config {
     }
 }
 
-/// The file with the certificates that vouch for the server of a context, if it is not said what is in it.
-fn ca_file(all: &Kubeconfig, context: &str) -> Option<PathBuf> {
+fn read(paths: &[PathBuf]) -> Result<Kubeconfig, ConfigError> {
+    let mut all = Kubeconfig::default();
+    for path in paths {
+        let read = Kubeconfig::read_from(path).and_then(|next| all.merge(next));
+        all = read.map_err(|error| ConfigError::file(path, &chain(&error)))?;
+    }
+    Ok(all)
+}
+
+fn names(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+fn given(text: Option<&str>) -> bool {
+    text.is_some_and(|text| !text.is_empty())
+}
+
+/// A plugin asks the user only where somebody sits; one that has to ask fails elsewhere.
+fn may_ask(exec: &mut ExecConfig, place: &Place, is_terminal: bool) -> Result<(), ConfigError> {
+    match exec.interactive_mode {
+        _ if is_terminal => {}
+        Some(ExecInteractiveMode::Always) => {
+            let why = "exec plugin cannot support interactive mode: standard input is not a terminal";
+            return Err(ConfigError::credentials(place, why.to_owned()));
+        }
+        _ => exec.interactive_mode = Some(ExecInteractiveMode::Never),
+    }
+    Ok(())
+}
+
+fn cluster<'a>(all: &'a Kubeconfig, context: &str) -> Option<&'a Cluster> {
     let context = all.contexts.iter().find(|named| named.name == context)?.context.as_ref()?;
-    let cluster = all.clusters.iter().find(|named| named.name == context.cluster)?.cluster.as_ref()?;
+    all.clusters.iter().find(|named| named.name == context.cluster)?.cluster.as_ref()
+}
+
+/// The proxy that is named; one that cannot be read has been refused before.
+fn proxy_url(cluster: &Cluster) -> Option<http::Uri> {
+    cluster.proxy_url.as_ref().filter(|url| !url.is_empty())?.parse().ok()
+}
+
+/// The file with the certificates that vouch for a server, if it is not said what is in it.
+fn ca_file(cluster: &Cluster) -> Option<PathBuf> {
     let said = cluster.certificate_authority_data.as_deref().is_some_and(|data| !data.is_empty());
     cluster.certificate_authority.as_ref().filter(|path| !said && !path.is_empty()).map(PathBuf::from)
 }

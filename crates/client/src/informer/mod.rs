@@ -5,6 +5,7 @@ mod handler;
 #[cfg(test)]
 mod hardship;
 mod notification;
+mod part;
 mod shared;
 #[cfg(test)]
 mod tests;
@@ -22,10 +23,11 @@ use std::{
 use capstan_api::object::Object;
 use capstan_clock::{SharedClock, SharedIds};
 use serde::Serialize;
-use tokio::sync::watch;
+use tokio::{sync::watch, task::JoinSet};
 
 pub use handler::{Change, HandlerFuncs, ResourceEventHandler};
 pub use notification::{Deleted, Gone};
+pub use part::{Part, Territory};
 
 use crate::{
     Lister, ListerWatcher,
@@ -35,7 +37,7 @@ use crate::{
     store::{Indexer, Indexers},
 };
 use buffer::{Buffer, Phase};
-use shared::Shared;
+use shared::{PartStore, Shared};
 
 /// Keeps a copy of the objects of one kind and tells handlers of changes.
 ///
@@ -56,13 +58,12 @@ impl<K> Clone for SharedIndexInformer<K> {
 
 impl<K> fmt::Debug for SharedIndexInformer<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedIndexInformer").field("source", &self.inner.source).finish_non_exhaustive()
+        f.debug_struct("SharedIndexInformer").field("parts", &self.inner.parts).finish_non_exhaustive()
     }
 }
 
 struct Inner<K> {
-    source: Arc<dyn ListerWatcher>,
-    config: Config,
+    parts: Vec<Part>,
     clock: SharedClock,
     ids: SharedIds,
     shared: Arc<Shared<K>>,
@@ -94,10 +95,17 @@ impl<K: Object> SharedIndexInformer<K> {
         ids: SharedIds,
         default_resync: Option<Duration>,
     ) -> Self {
+        let part = Part { source, config, territory: Territory::everything() };
+        SharedIndexInformer::with_parts(vec![part], clock, ids, default_resync)
+    }
+
+    /// An informer on what several sources have, such as one for each of several namespaces: who reads it or hears of
+    /// changes sees one. It has synced once all of them have.
+    pub fn with_parts(parts: Vec<Part>, clock: SharedClock, ids: SharedIds, default_resync: Option<Duration>) -> Self {
+        let territories = parts.iter().map(|part| part.territory.clone()).collect();
         let inner = Inner {
-            source,
-            config,
-            shared: Arc::new(Shared::new(Arc::clone(&clock))),
+            parts,
+            shared: Arc::new(Shared::new(Arc::clone(&clock), territories)),
             clock,
             ids,
             transform: Mutex::default(),
@@ -171,17 +179,47 @@ impl<K: Object> SharedIndexInformer<K> {
         .is_first()
     }
 
+    /// Whether the objects of a namespace are here, as far as they are selected; the empty one is that of objects that
+    /// live in none.
+    #[must_use]
+    pub fn has_namespace(&self, namespace: &str) -> bool {
+        self.part(namespace).is_some()
+    }
+
+    fn part(&self, namespace: &str) -> Option<usize> {
+        self.inner.parts.iter().position(|part| part.territory.has(namespace))
+    }
+
     /// The version up to which everything is known.
     #[must_use]
     pub fn last_sync_resource_version(&self) -> String {
-        self.inner.shared.version.borrow().clone()
+        self.inner.shared.versions.borrow().oldest().to_owned()
+    }
+
+    /// The version up to which everything of a namespace is known.
+    #[must_use]
+    pub fn last_sync_resource_version_in(&self, namespace: &str) -> String {
+        let versions = self.inner.shared.versions.borrow();
+        self.part(namespace).map(|part| versions.0[part].clone()).unwrap_or_default()
     }
 
     /// Waits until [that](Self::last_sync_resource_version) is another version than this one. The store has all changes
     /// up to it by then. Never, once the informer is shut down.
     pub async fn synced_beyond(&self, resource_version: &str) {
         // The sender does not go away while `self` is there.
-        let _ = self.inner.shared.version.subscribe().wait_for(|version| version != resource_version).await;
+        let _ = self.inner.shared.versions.subscribe().wait_for(|of| of.oldest() != resource_version).await;
+    }
+
+    /// The same for the [version of a namespace](Self::last_sync_resource_version_in). Never, if it is not here.
+    pub async fn synced_beyond_in(&self, namespace: &str, resource_version: &str) {
+        match self.part(namespace) {
+            None => std::future::pending().await,
+            // The sender does not go away while `self` is there.
+            Some(part) => {
+                let mut versions = self.inner.shared.versions.subscribe();
+                let _ = versions.wait_for(|versions| versions.0[part] != resource_version).await;
+            }
+        }
     }
 
     /// Tells a handler of all there is and of all changes from now on, in a task of its own on the caller's runtime. It
@@ -208,6 +246,20 @@ impl<K: Object> SharedIndexInformer<K> {
             return;
         }
         let inner = &self.inner;
+        let mut others = JoinSet::new();
+        for part in 1..inner.parts.len() {
+            let this = self.clone();
+            others.spawn(async move { this.run_part(part).await });
+        }
+        // The others end when this is dropped.
+        let run = race(self.run_part(0), self.again(|| inner.shared.resync()));
+        let mut stop = inner.stop.subscribe();
+        race(stop.wait_for(|stop| *stop), run).await;
+    }
+
+    async fn run_part(&self, at: usize) {
+        let inner = &self.inner;
+        let Some(Part { source, config, .. }) = inner.parts.get(at) else { return std::future::pending().await };
         let transform = inner.transform.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let on_error = inner.on_error.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let packing = {
@@ -216,20 +268,20 @@ impl<K: Object> SharedIndexInformer<K> {
         };
         let reflector = || {
             let (clock, ids) = (Arc::clone(&inner.clock), Arc::clone(&inner.ids));
-            let store = Arc::clone(&inner.shared);
-            Reflector::new(Arc::clone(&inner.source), store, inner.config.clone(), clock, ids)
+            let store = PartStore { shared: Arc::clone(&inner.shared), part: at };
+            Reflector::new(Arc::clone(source), store, config.clone(), clock, ids)
                 .with_transform(transform.clone())
                 .with_packing(packing.clone())
                 .with_error_handler(on_error.clone())
         };
-        let run = async {
-            // A source that panics, of which the panic hook has told, is asked again as if it had failed for long.
-            while caught(|| race(reflector().run(), inner.shared.resync())).await.is_none() {
-                inner.clock.sleep(backoff::MAX).await;
-            }
-        };
-        let mut stop = inner.stop.subscribe();
-        race(stop.wait_for(|stop| *stop), run).await;
+        self.again(|| reflector().run()).await;
+    }
+
+    /// Runs something. If it panics, of which the panic hook has told, again as if it had failed for long.
+    async fn again<F: Future<Output: Send>>(&self, run: impl Fn() -> F) {
+        while caught(&run).await.is_none() {
+            self.inner.clock.sleep(backoff::MAX).await;
+        }
     }
 
     /// Ends the run and all handlers. What the store has stays.

@@ -1,7 +1,7 @@
 //! The road of a change: queue, store, handlers.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -10,7 +10,11 @@ use capstan_api::object::Object;
 use capstan_clock::{Moment, SharedClock};
 use tokio::sync::{Notify, watch};
 
-use super::{buffer::Buffer, notification::Notification};
+use super::{
+    buffer::Buffer,
+    notification::Notification,
+    part::{Territory, Versions},
+};
 use crate::{
     Kept, Key,
     beat::race,
@@ -27,8 +31,10 @@ const MIN_RESYNC: Duration = Duration::from_secs(1);
 pub(super) struct Shared<K> {
     pub(super) indexer: Arc<Indexer<K>>,
     pub(super) synced: watch::Sender<bool>,
-    /// Up to which version the store has everything.
-    pub(super) version: watch::Sender<String>,
+    /// Up to which versions the store has everything.
+    pub(super) versions: watch::Sender<Versions>,
+    /// What the parts are, each of which is listed by itself.
+    territories: Vec<Territory>,
     processor: Mutex<Processor<K>>,
     resync_changed: Notify,
     clock: SharedClock,
@@ -37,9 +43,17 @@ pub(super) struct Shared<K> {
 #[derive(Debug)]
 struct Processor<K> {
     fifo: DeltaFIFO<K>,
+    /// Parts of which nothing is known yet.
+    unlisted: BTreeSet<usize>,
     listeners: BTreeMap<u64, Listener<K>>,
     next_id: u64,
     closed: bool,
+}
+
+impl<K: Object> Processor<K> {
+    fn has_synced(&self) -> bool {
+        self.unlisted.is_empty() && self.fifo.has_synced()
+    }
 }
 
 #[derive(Debug)]
@@ -55,12 +69,19 @@ struct Resync {
 }
 
 impl<K> Shared<K> {
-    pub(super) fn new(clock: SharedClock) -> Self {
-        let processor = Processor { fifo: DeltaFIFO::default(), listeners: BTreeMap::new(), next_id: 0, closed: false };
+    pub(super) fn new(clock: SharedClock, territories: Vec<Territory>) -> Self {
+        let processor = Processor {
+            fifo: DeltaFIFO::default(),
+            unlisted: (0..territories.len()).collect(),
+            listeners: BTreeMap::new(),
+            next_id: 0,
+            closed: false,
+        };
         Shared {
             indexer: Arc::default(),
             synced: watch::Sender::new(false),
-            version: watch::Sender::default(),
+            versions: watch::Sender::new(Versions(vec![String::new(); territories.len()])),
+            territories,
             processor: Mutex::new(processor),
             resync_changed: Notify::new(),
             clock,
@@ -90,7 +111,7 @@ impl<K: Object> Shared<K> {
         for (key, object) in self.indexer.snapshot().iter_kept() {
             buffer.push(key, Notification::Add { new: object.clone(), is_in_initial_list: true });
         }
-        if processor.fifo.has_synced() {
+        if processor.has_synced() {
             buffer.mark_synced();
         }
         let id = processor.next_id;
@@ -126,19 +147,28 @@ impl<K: Object> Shared<K> {
             }
             if !due.is_empty() {
                 processor.fifo.resync(&self.indexer);
-                self.process(&mut processor, &due);
+                self.process(&mut processor, &due, false);
             }
         }
     }
 
-    fn change(&self, change: impl FnOnce(&mut DeltaFIFO<K>)) {
+    fn change(&self, part: usize, change: impl FnOnce(&mut DeltaFIFO<K>)) {
         let mut processor = self.lock();
         change(&mut processor.fifo);
-        self.process(&mut processor, &[]);
+        processor.unlisted.remove(&part);
+        self.process(&mut processor, &[], false);
+    }
+
+    /// These are all objects of a part.
+    fn replace(&self, part: usize, objects: &BTreeMap<Key, Kept<K>>) {
+        let (mut processor, territory) = (self.lock(), &self.territories[part]);
+        processor.fifo.replace_part(objects, &self.indexer, |key| territory.has_key(key));
+        let first = processor.unlisted.remove(&part);
+        self.process(&mut processor, &[], first);
     }
 
     /// Empties the queue: into the store first, then to all listeners. Only those who are due hear of a resync.
-    fn process(&self, processor: &mut Processor<K>, due: &[Arc<Buffer<K>>]) {
+    fn process(&self, processor: &mut Processor<K>, due: &[Arc<Buffer<K>>], first: bool) {
         while let Some(Popped { key, deltas, is_in_initial_list }) = processor.fifo.pop() {
             for delta in deltas.in_order() {
                 if let Delta::Sync(object) = delta {
@@ -146,12 +176,12 @@ impl<K: Object> Shared<K> {
                     due.iter().for_each(|buffer| buffer.push_sync(&key, again.clone()));
                     continue;
                 }
-                if let Some(notification) = self.store(&key, delta, is_in_initial_list) {
+                if let Some(notification) = self.store(&key, delta, first || is_in_initial_list) {
                     processor.listeners.values().for_each(|to| to.buffer.push(&key, notification.clone()));
                 }
             }
         }
-        if processor.fifo.has_synced() && !*self.synced.borrow() {
+        if processor.has_synced() && !*self.synced.borrow() {
             processor.listeners.values().for_each(|listener| listener.buffer.mark_synced());
             self.synced.send_replace(true);
         }
@@ -174,33 +204,40 @@ impl<K: Object> Shared<K> {
     }
 }
 
-impl<K: Object> ReflectorStore<K> for Arc<Shared<K>> {
+/// What the reflector of one part writes to.
+pub(super) struct PartStore<K> {
+    pub(super) shared: Arc<Shared<K>>,
+    pub(super) part: usize,
+}
+
+impl<K: Object> ReflectorStore<K> for PartStore<K> {
     fn is_empty(&self) -> bool {
-        self.indexer.is_empty()
+        self.shared.indexer.is_empty()
     }
 
     fn get(&self, key: &str) -> Option<Kept<K>> {
-        self.indexer.kept(key)
+        self.shared.indexer.kept(key)
     }
 
     fn add(&mut self, key: Key, object: Kept<K>) {
-        self.change(|fifo| fifo.add(&key, object));
+        self.shared.change(self.part, |fifo| fifo.add(&key, object));
     }
 
     fn update(&mut self, key: Key, object: Kept<K>) {
-        self.change(|fifo| fifo.update(&key, object));
+        self.shared.change(self.part, |fifo| fifo.update(&key, object));
     }
 
     fn delete(&mut self, key: Key, object: Option<Kept<K>>) {
-        self.change(|fifo| fifo.delete(&key, object, &self.indexer));
+        self.shared.change(self.part, |fifo| fifo.delete(&key, object, &self.shared.indexer));
     }
 
     fn replace(&mut self, objects: BTreeMap<Key, Kept<K>>) {
-        self.change(|fifo| fifo.replace(&objects, &self.indexer));
+        self.shared.replace(self.part, &objects);
     }
 
     fn synced_to(&mut self, resource_version: &str) {
-        self.version.send_if_modified(|known| {
+        self.shared.versions.send_if_modified(|known| {
+            let known = &mut known.0[self.part];
             let changed = known != resource_version;
             if changed {
                 resource_version.clone_into(known);

@@ -24,7 +24,7 @@ use capstan_clock::{SharedClock, SharedIds, Sleep};
 use crate::{
     Error, Kept, Key, ListPage, ListerWatcher, WatchStream,
     beat::{Either, race},
-    client,
+    failure,
     kept::{Packed, Packing},
 };
 use machine::{Config, Effect, Input, Machine, Next};
@@ -314,7 +314,7 @@ impl<K: Object, S: ReflectorStore<K>> Reflector<K, S> {
     fn event(&mut self, event: &WatchEvent<Bytes>) -> Next {
         let event_type = event.event_type;
         if event_type == EventType::Error {
-            return self.failed(client::failure(500, &event.object));
+            return self.failed(failure::of_event(&event.object));
         }
         if !self.machine.is_collecting() {
             self.told.clear();

@@ -20,7 +20,7 @@ use tokio_tungstenite::{
     },
 };
 
-use crate::{Client, Error, client::failure};
+use crate::{Client, Error, failure::Asked};
 
 /// The longest message that is read. Servers send far shorter ones.
 const MAX_MESSAGE: usize = 1 << 20;
@@ -53,10 +53,11 @@ impl Client {
         headers.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocols));
         let wrong = |what: &str| Error::Transport(format!("{path}: {what}"));
         headers.insert(header::SEC_WEBSOCKET_KEY, key.parse().map_err(|_| wrong("no key could be made"))?);
+        let asked = Asked::of(&request);
         let mut response = self.send(request).await?;
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-            let code = response.status().as_u16();
-            return Err(failure(code, &response.into_body().bytes().await?));
+            let (head, body) = response.into_parts();
+            return Err(asked.failure(head.status, &head.headers, &body.bytes().await?));
         }
         let said = |name| response.headers().get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         if said(header::SEC_WEBSOCKET_ACCEPT) != Some(derive_accept_key(key.as_bytes()).as_str()) {

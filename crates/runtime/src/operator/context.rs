@@ -127,21 +127,31 @@ impl Context {
     /// The object under a key, from the cache.
     ///
     /// # Errors
-    /// The cache has not heard of all objects yet, so that nothing can be said; to be tried again.
+    /// The cache has not heard of all objects yet, so that nothing can be said; to be tried again. Or it is not of the
+    /// key's namespace.
     pub fn get<K: Object + Resource>(&self, key: &Key) -> Result<Option<Arc<K>>, ReconcileError> {
-        Ok(self.lister::<K>()?.get(key))
+        let informer = self.informer::<K>();
+        if !informer.has_namespace(key.namespace()) {
+            return Err(unknown_namespace("get", key));
+        }
+        Ok(synced(&informer, &K::gvr())?.get(key))
     }
 
-    /// The objects of a namespace that are selected, from the cache; of all namespaces when it is empty.
+    /// The objects of a namespace that are selected, from the cache; of all namespaces that are in it when it is empty.
     ///
     /// # Errors
-    /// The cache has not heard of all objects yet, so that nothing can be said; to be tried again.
+    /// The cache has not heard of all objects yet, so that nothing can be said; to be tried again. Or it is not of the
+    /// namespace.
     pub fn list<K: Object + Resource>(
         &self,
         namespace: &str,
         selector: &Selector,
     ) -> Result<Vec<Arc<K>>, ReconcileError> {
-        Ok(self.lister::<K>()?.namespace(namespace).list(selector))
+        let informer = self.informer::<K>();
+        if !namespace.is_empty() && !informer.has_namespace(namespace) {
+            return Err(unknown_namespace("list", namespace));
+        }
+        Ok(synced(&informer, &K::gvr())?.namespace(namespace).list(selector))
     }
 
     /// Reads the cache of a kind.
@@ -149,7 +159,7 @@ impl Context {
     /// # Errors
     /// The cache has not heard of all objects yet, so that nothing can be said; to be tried again.
     pub fn lister<K: Object + Resource>(&self) -> Result<Lister<K>, ReconcileError> {
-        synced(self.informer::<K>(), &K::gvr())
+        synced(&self.informer::<K>(), &K::gvr())
     }
 
     /// Reads the cache of any resource, without its type.
@@ -157,7 +167,7 @@ impl Context {
     /// # Errors
     /// The cache has not heard of all objects yet, so that nothing can be said; to be tried again.
     pub fn dynamic_lister(&self, resource: GroupVersionResource) -> Result<Lister<Unstructured>, ReconcileError> {
-        synced(self.started(self.inner.informers.informer_of(resource.clone())), &resource)
+        synced(&self.started(self.inner.informers.informer_of(resource.clone())), &resource)
     }
 
     /// Creates an object on the server.
@@ -211,14 +221,18 @@ impl Context {
     /// that state or a later one.
     ///
     /// # Errors
-    /// It took longer than [`CACHE_WAIT`]; to be tried again.
+    /// It took longer than [`CACHE_WAIT`]; to be tried again. Or the cache is not of its namespace.
     pub async fn wait_for_cache<K: Object + Resource>(&self, written: &K) -> Result<(), ReconcileError> {
         let informer = self.informer::<K>();
         let (key, wanted) = (Key::of(written), version(written.identity().resource_version));
+        let namespace = key.namespace();
+        if !informer.has_namespace(namespace) {
+            return Err(unknown_namespace("get", &key));
+        }
         let seen = async {
             loop {
                 // The store is ahead of its version, so who sees nothing new here waits for another version.
-                let synced_to = informer.last_sync_resource_version();
+                let synced_to = informer.last_sync_resource_version_in(namespace);
                 let found = informer.indexer().get_by_key(key.as_str());
                 let shown = match &found {
                     Some(object) => version(object.identity().resource_version),
@@ -228,7 +242,7 @@ impl Context {
                 if informer.has_synced() && shown >= wanted {
                     return;
                 }
-                informer.synced_beyond(&synced_to).await;
+                informer.synced_beyond_in(namespace, &synced_to).await;
             }
         };
         match race(seen, self.inner.clock.sleep(CACHE_WAIT)).await {
@@ -239,11 +253,15 @@ impl Context {
 }
 
 fn synced<K: Object>(
-    informer: SharedIndexInformer<K>,
+    informer: &SharedIndexInformer<K>,
     resource: &GroupVersionResource,
 ) -> Result<Lister<K>, ReconcileError> {
     if informer.has_synced() {
         return Ok(informer.lister());
     }
     Err(ReconcileError::retry(format_args!("the cache of {} has not synced yet", resource.resource)))
+}
+
+fn unknown_namespace(verb: &str, what: impl fmt::Display) -> ReconcileError {
+    ReconcileError::retry(format_args!("unable to {verb}: {what} because of unknown namespace for the cache"))
 }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use capstan_api::{GroupVersionKind, GroupVersionResource, Unstructured};
+use capstan_api::{GroupVersionKind, GroupVersionResource, ObjectMeta, Unstructured, options::ListOptions};
 use capstan_client::{Api, Client, InformerOptions, Key};
 use capstan_clock::{Clock as _, SeededIds};
 use tokio::sync::mpsc;
@@ -192,7 +192,7 @@ async fn a_kind_that_is_not_there_is_waited_for_and_said_once() {
         .run_until(stop);
     let ended = over_time(&clock, running).await.unwrap_err();
     assert_eq!(ended.to_string(), "timed out waiting for caches to be synced for ats.example.com within 120s");
-    let expected = "ats.example.com: 404 page not found";
+    let expected = "ats.example.com: the server could not find the requested resource (get ats.example.com)";
     assert_eq!(*reported.lock().unwrap(), [expected]);
 }
 
@@ -232,4 +232,82 @@ impl Reconciler for Shows {
         let _ = self.0.send(format!("{key} {data:?}")).await;
         Ok(Action::done())
     }
+}
+
+/// Looks at maps of several namespaces, and at those of one that is not in the cache.
+struct Looks(mpsc::Sender<String>);
+
+impl Reconciler for Looks {
+    type Object = ConfigMap;
+
+    async fn reconcile(&self, key: Key, ctx: &Context) -> Result<Action, ReconcileError> {
+        let Some(map) = ctx.get::<ConfigMap>(&key)? else { return Ok(Action::done()) };
+        let mut changed = (*map).clone();
+        changed.data.insert("seen".to_owned(), "yes".to_owned());
+        // What is written can be read, in each namespace by its own version.
+        let written = ctx.update(&changed).await?;
+        ctx.wait_for_cache(&written).await?;
+        let seen = ctx.list::<ConfigMap>(key.namespace(), &"".parse().unwrap_or_default())?;
+        let seen = seen.iter().any(|map| map.data.contains_key("seen"));
+        let elsewhere = [
+            ctx.get::<ConfigMap>(&Key::new("third", "x")).err(),
+            ctx.list::<ConfigMap>("third", &"".parse().unwrap_or_default()).err(),
+            ctx.wait_for_cache(&ConfigMap { metadata: ObjectMeta::namespaced("third", "x"), ..changed }).await.err(),
+        ];
+        let elsewhere = elsewhere.map(|error| error.map(|error| error.to_string()).unwrap_or_default());
+        let _ = self.0.send(format!("{key} {seen} {}", elsewhere.join("; "))).await;
+        Ok(Action::done())
+    }
+}
+
+#[tokio::test]
+async fn caches_of_several_namespaces() {
+    let (client, clock) = (client().await, clock());
+    for namespace in ["other", "third"] {
+        let text = format!(r#"{{"apiVersion":"v1","kind":"Namespace","metadata":{{"name":"{namespace}"}}}}"#);
+        let namespaces = GroupVersionResource::from_static("", "v1", "namespaces");
+        client.resource(namespaces).create(&Unstructured::decode(text.as_bytes()).unwrap()).await.unwrap();
+    }
+    for namespace in ["default", "other", "third"] {
+        let map = ConfigMap { metadata: ObjectMeta::namespaced(namespace, "x"), ..ConfigMap::default() };
+        Api::<ConfigMap>::namespaced(&client, namespace).create(&map).await.unwrap();
+    }
+    let (seen, mut keys) = mpsc::channel(8);
+    let (stopper, stop) = Stopper::new();
+    // What it writes itself does not concern it.
+    let changes = Predicate::updates(|_, _| false);
+    let running = manager(&client, &clock, 1)
+        .namespaces(["default", "other"])
+        .controller(Controller::new(Looks(seen)).with_predicates(changes))
+        .run_until(stop);
+    let running = tokio::spawn(running);
+    let mut said = vec![over_time(&clock, keys.recv()).await.unwrap(), over_time(&clock, keys.recv()).await.unwrap()];
+    said.sort();
+    let unknown = "unable to get: third/x because of unknown namespace for the cache; \
+                   unable to list: third because of unknown namespace for the cache; \
+                   unable to get: third/x because of unknown namespace for the cache";
+    assert_eq!(said, [format!("default/x true {unknown}"), format!("other/x true {unknown}")]);
+    stopper.stop();
+    over_time(&clock, running).await.unwrap().unwrap();
+    assert_eq!(keys.recv().await, None, "nobody hears of the third");
+}
+
+#[tokio::test]
+async fn what_the_server_says_besides() {
+    let (client, clock) = (client().await, clock());
+    let said: Arc<Mutex<Vec<String>>> = Arc::default();
+    let to = Arc::clone(&said);
+    let (stopper, stop) = Stopper::new();
+    let running = manager(&client, &clock, 1)
+        .on_warning(move |warning| to.lock().unwrap().push(warning.text.clone()))
+        .runnable(|ctx| async move {
+            let endpoints = GroupVersionResource::from_static("", "v1", "endpoints");
+            let listed = ctx.client().resource(endpoints).list(&ListOptions::default()).await;
+            listed.map(|_| ()).map_err(|error| error.to_string())
+        })
+        .run_until(stop);
+    let running = tokio::spawn(running);
+    until(&clock, || said.lock().unwrap().iter().any(|text| text.starts_with("v1 Endpoints is deprecated"))).await;
+    stopper.stop();
+    over_time(&clock, running).await.unwrap().unwrap();
 }

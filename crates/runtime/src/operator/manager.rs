@@ -12,7 +12,7 @@ use std::{
 
 use capstan_api::{GroupVersionResource, Resource, object::Object};
 use capstan_client::{
-    Client, InformerOptions, Key, SharedIndexInformer, SharedInformerFactory,
+    Client, InformerOptions, Key, NamespaceOptions, Namespaces, SharedIndexInformer, SharedInformerFactory, Warning,
     beat::{Either, race},
 };
 use capstan_clock::{SharedClock, SharedIds};
@@ -21,7 +21,7 @@ use tokio::{net::TcpListener, sync::mpsc, task::JoinSet};
 use super::{
     Checks, Context, Controller, Reconciler, Report, endpoints,
     endpoints::Endpoints,
-    report::Reporter,
+    report::{Once, Reporter},
     running::{Prepared, Running, spawn},
     setup_signal_handler,
     transport::Requests,
@@ -100,7 +100,7 @@ pub struct Manager {
     clock: SharedClock,
     ids: SharedIds,
     name: String,
-    namespace: String,
+    namespaces: Namespaces,
     resync: Option<Duration>,
     caches: Vec<Tweak>,
     registry: Registry,
@@ -150,7 +150,7 @@ impl Manager {
             clock,
             ids,
             name: "controller-manager".to_owned(),
-            namespace: String::new(),
+            namespaces: Namespaces::default(),
             resync: None,
             caches: Vec::new(),
             registry: Registry::default(),
@@ -178,8 +178,24 @@ impl Manager {
 
     /// Caches hold only this namespace.
     #[must_use]
-    pub fn namespace(mut self, namespace: &str) -> Self {
-        namespace.clone_into(&mut self.namespace);
+    pub fn namespace(self, namespace: &str) -> Self {
+        self.namespaces([namespace])
+    }
+
+    /// Caches hold only these namespaces, each of which is listed and watched by itself: for accounts that may read
+    /// some and not all. Kinds that live in none are there all the same. Reading another namespace from a cache is an
+    /// error.
+    #[must_use]
+    pub fn namespaces<'a>(self, namespaces: impl IntoIterator<Item = &'a str>) -> Self {
+        let whole = |namespace: &str| (namespace.to_owned(), NamespaceOptions::default());
+        self.namespaces_with(namespaces.into_iter().map(whole).collect())
+    }
+
+    /// The same, and of each only what its options select. The empty namespace stands for all that are not named. What
+    /// differs for a kind is said with [`cache`](Self::cache).
+    #[must_use]
+    pub fn namespaces_with(mut self, namespaces: Namespaces) -> Self {
+        self.namespaces = namespaces;
         self
     }
 
@@ -299,6 +315,14 @@ impl Manager {
         self
     }
 
+    /// Hears what the server says besides its answers: that a version is deprecated, for instance. Without this it is
+    /// said on standard error, each text once, unless the client has a handler of its own.
+    #[must_use]
+    pub fn on_warning(mut self, handler: impl Fn(&Warning) + Send + Sync + 'static) -> Self {
+        self.client = self.client.with_warning_handler(handler);
+        self
+    }
+
     /// Where numbers are collected.
     #[must_use]
     pub fn metrics_registry(&self) -> &Registry {
@@ -352,6 +376,14 @@ impl Manager {
     /// # Errors
     /// It could not begin, the leadership was lost, something that was run failed, or it did not end in time.
     pub async fn run_until(mut self, stop: Stop) -> Result<(), ManagerError> {
+        if self.client.warning_handler().is_none() {
+            let once = Once::default();
+            self = self.on_warning(move |warning| {
+                if warning.is_for_people() && once.is_new(&warning.text) {
+                    eprintln!("warning: {}", warning.text);
+                }
+            });
+        }
         let requests = Requests::new(&self.client, &self.clock, &self.ids, &self.registry);
         let client = requests.client(None);
         let election = self.elect(&client.with_own_rate_limit())?;
@@ -463,7 +495,7 @@ impl Manager {
         let (clock, ids) = (Arc::clone(&self.clock), Arc::clone(&self.ids));
         let reporter = self.reporter.clone();
         let mut informers = SharedInformerFactory::new(Arc::new(client.clone()), clock, ids)
-            .namespace(&self.namespace)
+            .namespaces(self.namespaces.clone())
             .on_watch_error(move |resource, error| reporter.report("", resource, None, error));
         if let Some(resync) = self.resync {
             informers = informers.resync(resync);

@@ -71,7 +71,7 @@ impl ReconcileMetrics {
             let most = max_concurrent_reconciles as f64;
             families.gauge("controller_runtime_max_concurrent_reconciles", "Workers that there are.", labels, most);
             this.collect(&name, families);
-            queue.metrics().collect(&name, families);
+            queue.metrics().collect_of_controller(&name, families);
         });
         metrics
     }

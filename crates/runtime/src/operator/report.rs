@@ -89,6 +89,23 @@ impl Default for Reporter {
     }
 }
 
+/// Knows what was said.
+pub(super) struct Once(Mutex<Lru<String, bool>>);
+
+impl Default for Once {
+    fn default() -> Self {
+        Once(Mutex::new(Lru::new(REMEMBERED)))
+    }
+}
+
+impl Once {
+    /// Whether this was not said before, or so long ago that it is forgotten.
+    pub(super) fn is_new(&self, text: &str) -> bool {
+        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        !std::mem::replace(said.entry(&text.to_owned(), || false), true)
+    }
+}
+
 fn is_power_of_ten(count: u64) -> bool {
     count.checked_ilog10().is_some_and(|digits| count == 10u64.pow(digits))
 }
@@ -96,6 +113,12 @@ fn is_power_of_ten(count: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_text_once() {
+        let once = Once::default();
+        assert_eq!(["a", "b", "a", "b"].map(|text| once.is_new(text)), [true, true, false, false]);
+    }
 
     #[test]
     fn the_same_is_counted() {

@@ -142,7 +142,8 @@ async fn a_controller_and_what_it_owns() {
     let text = get(metrics, "/metrics").await;
     for line in [
         "# TYPE workqueue_depth gauge\n",
-        "workqueue_depth{name=\"copier\"} 0\n",
+        "workqueue_depth{controller=\"copier\",name=\"copier\",priority=\"0\"} 0\n",
+        "workqueue_adds_total{controller=\"copier\",name=\"copier\"} ",
         "controller_runtime_max_concurrent_reconciles{controller=\"copier\"} 1\n",
         "controller_runtime_terminal_reconcile_errors_total{controller=\"copier\"} 0\n",
         "controller_runtime_active_workers{controller=\"copier\"} 0\n",

@@ -361,6 +361,7 @@ impl<T: Item, Q: Ready> Core<T, Q> {
         Metrics {
             unfinished_work: running().sum(),
             longest_running_processor: running().max().unwrap_or_default(),
+            depth_by_priority: state.depth_by_priority(),
             ..state.metrics.clone()
         }
     }

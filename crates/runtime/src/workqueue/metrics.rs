@@ -1,19 +1,27 @@
 //! What a queue tells of itself, under upstream's names.
 
-use std::{num::NonZero, time::Duration};
+use std::{collections::BTreeMap, num::NonZero, time::Duration};
 
 use capstan_clock::Moment;
 
 use crate::metrics::{Families, Histogram};
 
-/// The upper bounds of the buckets of durations, in seconds.
-const BUCKETS: &[f64] = &[1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0];
+/// The upper bounds of the buckets of durations, in seconds: controller-runtime's, of which Kubernetes' own programs
+/// show the first.
+const BUCKETS: &[f64] = &[1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0];
+const COMPONENT_BUCKETS: usize = 10;
+
+/// How many priorities are told apart.
+const MAX_PRIORITIES: usize = 25;
+const TOO_MANY_PRIORITIES: &str = "exceeded_cardinality_limit";
 
 /// The state of a queue in numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metrics {
     /// How many items are to be worked on.
     pub depth: usize,
+    /// How many of each priority, in queues that have priorities.
+    pub depth_by_priority: BTreeMap<i32, usize>,
     /// How many items were added, not counting those that were there.
     pub adds: u64,
     /// How many items were added with a delay or by a rate limit.
@@ -32,6 +40,7 @@ impl Default for Metrics {
     fn default() -> Self {
         Metrics {
             depth: 0,
+            depth_by_priority: BTreeMap::new(),
             adds: 0,
             retries: 0,
             queue_duration: Histogram::new(BUCKETS),
@@ -43,10 +52,39 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Adds the numbers of the queue of this name.
+    /// Adds the numbers of the queue of this name, as Kubernetes' own programs show them.
     pub fn collect(&self, name: &str, families: &mut Families) {
         let labels = &[("name", name)];
-        families.gauge("workqueue_depth", "Items that are to be worked on.", labels, self.depth as f64);
+        families.gauge("workqueue_depth", DEPTH, labels, self.depth as f64);
+        let up_to = |histogram: &Histogram| histogram.with_fewer_bounds(COMPONENT_BUCKETS);
+        self.collect_rest(labels, &up_to(&self.queue_duration), &up_to(&self.work_duration), families);
+    }
+
+    /// Adds the numbers of the queue of this controller, as controller-runtime shows them.
+    pub fn collect_of_controller(&self, name: &str, families: &mut Families) {
+        let labels = [("controller", name), ("name", name)];
+        let mut depths: BTreeMap<String, usize> = BTreeMap::new();
+        for (at, (priority, depth)) in self.depth_by_priority.iter().rev().enumerate() {
+            let label = if at < MAX_PRIORITIES { priority.to_string() } else { TOO_MANY_PRIORITIES.to_owned() };
+            *depths.entry(label).or_default() += depth;
+        }
+        if self.depth_by_priority.is_empty() {
+            depths.insert(String::new(), self.depth);
+        }
+        for (priority, depth) in &depths {
+            let [controller, name] = labels;
+            families.gauge("workqueue_depth", DEPTH, &[controller, name, ("priority", priority)], *depth as f64);
+        }
+        self.collect_rest(&labels, &self.queue_duration, &self.work_duration, families);
+    }
+
+    fn collect_rest(
+        &self,
+        labels: &[(&str, &str)],
+        queue_duration: &Histogram,
+        work_duration: &Histogram,
+        families: &mut Families,
+    ) {
         let help = "Items that were added.";
         families.counter("workqueue_adds_total", help, labels, self.adds);
         let help = "Items that were added with a delay.";
@@ -57,11 +95,13 @@ impl Metrics {
         let help = "Seconds that the item longest in work has been so.";
         families.gauge("workqueue_longest_running_processor_seconds", help, labels, longest);
         let help = "Seconds that items waited.";
-        families.histogram("workqueue_queue_duration_seconds", help, labels, &self.queue_duration);
+        families.histogram("workqueue_queue_duration_seconds", help, labels, queue_duration);
         let help = "Seconds that items were worked on.";
-        families.histogram("workqueue_work_duration_seconds", help, labels, &self.work_duration);
+        families.histogram("workqueue_work_duration_seconds", help, labels, work_duration);
     }
 }
+
+const DEPTH: &str = "Items that are to be worked on.";
 
 /// When something happened, if anybody wants to know. Asking the clock costs more than all else that is done to items.
 /// In nanoseconds, because of many items each is kept, and what is kept should be small.

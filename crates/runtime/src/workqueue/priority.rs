@@ -56,7 +56,8 @@ impl<T: Item> PriorityQueue<T> {
             // The earlier of the two, if two are given, as upstream has it.
             after = if after.is_zero() { limited } else { after.min(limited) };
         }
-        if opts.rate_limited || !after.is_zero() {
+        // What a limiter lets through at once is no retry, as upstream counts them.
+        if !after.is_zero() {
             self.core.add_after(item, after, opts.priority);
         } else {
             self.core.add(item, opts.priority);

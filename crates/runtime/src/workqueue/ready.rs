@@ -24,6 +24,10 @@ pub(super) trait Ready: Default + Send {
     /// Where an item of this rank stands that came as the so-manieth.
     fn at(rank: Self::Rank, place: u64) -> Self::At;
     fn rank(at: Self::At) -> Self::Rank;
+    /// The priority that a rank is, if it is one.
+    fn priority(rank: Self::Rank) -> Option<i32>;
+    /// How many there are of each rank.
+    fn counts(&self) -> Vec<(Self::Rank, usize)>;
     /// The same with another rank.
     fn reranked(at: Self::At, rank: Self::Rank) -> Self::At;
     fn push(&mut self, slot: u32, at: Self::At);
@@ -46,6 +50,14 @@ impl Ready for Fifo {
     fn at((): (), _: u64) {}
 
     fn rank((): ()) {}
+
+    fn priority((): ()) -> Option<i32> {
+        None
+    }
+
+    fn counts(&self) -> Vec<((), usize)> {
+        vec![((), self.0.len())]
+    }
 
     fn reranked((): (), (): ()) {}
 
@@ -86,6 +98,14 @@ impl Ready for ByPriority {
 
     fn rank((priority, _): (i32, u64)) -> i32 {
         priority
+    }
+
+    fn priority(rank: i32) -> Option<i32> {
+        Some(rank)
+    }
+
+    fn counts(&self) -> Vec<(i32, usize)> {
+        self.levels.iter().map(|(Reverse(priority), level)| (*priority, level.len())).collect()
     }
 
     fn reranked((_, place): (i32, u64), priority: i32) -> (i32, u64) {

@@ -329,6 +329,18 @@ impl<T: Item, Q: Ready> State<T, Q> {
         self.in_work.iter().map(|(_, _, since)| *since)
     }
 
+    /// How many items are to be worked on, by priority. What is in work and has come again is among them.
+    pub(super) fn depth_by_priority(&self) -> BTreeMap<i32, usize> {
+        let again = self.in_work.iter().filter_map(|(_, at, _)| Some((Q::rank(self.slots[*at as usize].dirty?), 1)));
+        let mut depths = BTreeMap::new();
+        for (rank, count) in self.ready.counts().into_iter().chain(again) {
+            if let Some(priority) = Q::priority(rank) {
+                *depths.entry(priority).or_default() += count;
+            }
+        }
+        depths
+    }
+
     /// Whether so many items were done with that their slots are to be taken away: the others may be as many as are not
     /// done.
     pub(super) fn is_full(&self) -> bool {

@@ -255,6 +255,50 @@ fn numbers() {
     ] {
         assert!(text.contains(line), "{line} in\n{text}");
     }
+    assert!(!text.contains("le=\"100\""), "the buckets of Kubernetes' own programs end at ten seconds");
+}
+
+/// As controller-runtime shows them: by controller and priority, and up to a thousand seconds.
+#[test]
+fn numbers_of_controllers() {
+    let clock = clock();
+    let queue = PriorityQueue::new(Arc::new(clock.clone()), default_item_based_rate_limiter());
+    queue.measure();
+    let shown = || {
+        let mut families = Families::default();
+        queue.metrics().collect_of_controller("x", &mut families);
+        families.to_string()
+    };
+    let add = |item: u32, priority| queue.add_with_opts(AddOpts { priority, ..AddOpts::default() }, item);
+    (0..3).for_each(|item| add(item, LOW_PRIORITY));
+    add(3, 0);
+    assert_eq!(now(queue.get()), Some(Some(3)));
+    // It is to be worked on again, once it is done with.
+    add(3, 7);
+    clock.advance(ms(50_000));
+    now(queue.get()).unwrap();
+    let text = shown();
+    for line in [
+        "workqueue_depth{controller=\"x\",name=\"x\",priority=\"-100\"} 2\n",
+        "workqueue_depth{controller=\"x\",name=\"x\",priority=\"0\"} 0\n",
+        "workqueue_depth{controller=\"x\",name=\"x\",priority=\"7\"} 1\n",
+        "workqueue_adds_total{controller=\"x\",name=\"x\"} 5\n",
+        "workqueue_queue_duration_seconds_bucket{controller=\"x\",name=\"x\",le=\"10\"} 1\n",
+        "workqueue_queue_duration_seconds_bucket{controller=\"x\",name=\"x\",le=\"100\"} 2\n",
+        "workqueue_queue_duration_seconds_bucket{controller=\"x\",name=\"x\",le=\"1000\"} 2\n",
+    ] {
+        assert!(text.contains(line), "{line} in\n{text}");
+    }
+    let at_once = PriorityQueue::new(Arc::new(clock), Arc::new(ItemFastSlowRateLimiter::new(ms(0), ms(5), 1)));
+    for item in ["a", "a"] {
+        at_once.add_with_opts(AddOpts { rate_limited: true, ..AddOpts::default() }, item);
+    }
+    let metrics = at_once.metrics();
+    assert_eq!((metrics.depth, metrics.retries), (1, 1), "only what waits is a retry");
+    (0..30).for_each(|item| add(100 + item, i32::try_from(item).unwrap()));
+    let text = shown();
+    assert!(text.contains("priority=\"exceeded_cardinality_limit\"} "), "{text}");
+    assert_eq!(text.matches("workqueue_depth{").count(), 26);
 }
 
 #[derive(Clone, Debug)]
