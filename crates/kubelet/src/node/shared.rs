@@ -84,15 +84,15 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Shared {
-    /// The services, as pods are to be told of them.
-    pub(crate) fn services_for_pods(&self) -> Vec<Service> {
+    /// The services, as pods are to be told of them; those on the node's network are led to the API server themselves.
+    pub(crate) fn services_for_pods(&self, host_network: bool) -> Vec<Service> {
         let mut all: Vec<_> =
             self.services.list(&Selector::default()).iter().map(|service| (**service).clone()).collect();
         let is_own = |service: &&mut Service| {
             let (metadata, named) = (&service.metadata, |text: &Option<String>, name| text.as_deref() == Some(name));
             named(&metadata.namespace, "default") && named(&metadata.name, "kubernetes")
         };
-        if let Some(address) = self.api_server
+        if let Some(address) = self.api_server.filter(|_| host_network)
             && let Some(spec) = all.iter_mut().find(is_own).and_then(|service| service.spec.as_mut())
         {
             spec.cluster_ip = Some(address.ip().to_string());

@@ -6,7 +6,7 @@ use capstan_client::Api;
 use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod, Secret};
 use tokio::sync::watch;
 
-use super::{dns::Resolver, security::security, shared::Shared};
+use super::{security::security, shared::Shared};
 use crate::{
     env::{self, Ingredients},
     lifecycle::{Role, StartFailure, since},
@@ -180,7 +180,7 @@ impl Start {
             let found = Api::<Secret>::namespaced(&self.shared.client, namespace).get_opt(&name).await;
             all.secrets.insert(name, found.map_err(|error| error.to_string())?);
         }
-        all.services = self.shared.services_for_pods();
+        all.services = self.shared.services_for_pods(self.sandbox.1.host_network);
         all.volumes = self.volumes.iter().map(|(name, volume)| (name.clone(), volume.path.clone())).collect();
         Ok(all)
     }
@@ -213,11 +213,10 @@ impl Start {
             std::fs::write(&hosts, hosts_file(pod, &self.ips, &self.sandbox.1)).map_err(|error| error.to_string())?;
             mounts.push(Mount { container_path: "/etc/hosts".into(), host_path: hosts, ..Mount::default() });
         }
-        let dns = &self.sandbox.1.dns;
-        // An engine makes this file itself; without one the container sees the node's unless it gets its own.
-        if shared.runtime.shares_host_network() && *dns != Resolver::of_node(shared.dns.resolv_conf.as_deref()) {
+        // An engine makes this file itself.
+        if !shared.runtime.writes_resolv_conf() {
             let file = shared.pod_dir(uid).join("resolv.conf");
-            std::fs::write(&file, dns.text()).map_err(|error| error.to_string())?;
+            std::fs::write(&file, self.sandbox.1.dns.text()).map_err(|error| error.to_string())?;
             mounts.push(Mount { container_path: "/etc/resolv.conf".into(), host_path: file, ..Mount::default() });
         }
         let config = ContainerConfig {

@@ -552,7 +552,8 @@ async fn until_stopped<'a>(
     }
 }
 
-async fn pre_stop(target: &Target, pod: &Pod, role: Role, hook: &LifecycleHandler, grace: Duration) {
+/// Runs a hook, for as long as the container has.
+pub(super) async fn pre_stop(target: &Target, pod: &Pod, role: Role, hook: &LifecycleHandler, grace: Duration) {
     let shared = &target.shared;
     let done = tokio::select! {
         done = target.hook(pod, hook) => done,

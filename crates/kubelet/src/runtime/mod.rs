@@ -412,6 +412,11 @@ pub trait Runtime: fmt::Debug + Send + Sync + 'static {
         false
     }
 
+    /// Whether it makes the `resolv.conf` of containers itself.
+    fn writes_resolv_conf(&self) -> bool {
+        true
+    }
+
     /// Whether it begins logs anew by itself when they have grown too large.
     fn rotates_logs(&self) -> bool {
         false
@@ -436,6 +441,11 @@ pub trait Runtime: fmt::Debug + Send + Sync + 'static {
 
     /// Ends all that runs in a sandbox and takes it away.
     fn stop_sandbox<'a>(&'a self, sandbox: &'a str) -> Answer<'a, ()>;
+
+    /// The node ends: what it has for all pods together, and not for later, goes.
+    fn close(&self) -> Answer<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
 
     /// Makes a container that does not run yet; its id.
     fn create_container<'a>(

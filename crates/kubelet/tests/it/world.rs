@@ -88,7 +88,7 @@ pub(crate) fn build(client: &Client, dir: &Path, runtime: Arc<dyn Runtime>) -> N
     builder(client, dir, runtime).build()
 }
 
-fn builder(client: &Client, dir: &Path, runtime: Arc<dyn Runtime>) -> NodeBuilder {
+pub(crate) fn builder(client: &Client, dir: &Path, runtime: Arc<dyn Runtime>) -> NodeBuilder {
     Node::builder(client.clone(), Arc::new(RealClock::new()), Arc::new(OsIds))
         .name("node-1")
         .root_dir(dir)
@@ -133,7 +133,7 @@ impl World {
         Some(World::built(dir, |client, dir| builder(&client, dir, runtime).port(port).build()).await)
     }
 
-    async fn built(dir: Temporary, build: impl FnOnce(Client, &Path) -> Node) -> Self {
+    pub(crate) async fn built(dir: Temporary, build: impl FnOnce(Client, &Path) -> Node) -> Self {
         let mut tokens = StaticTokens::default();
         tokens.insert(TOKEN, UserInfo::new("admin", ["system:masters"]));
         let by_ip = KubeletClient::new(None, None).unwrap().prefer_addresses(vec!["InternalIP".to_owned()]);

@@ -48,9 +48,7 @@ pub(super) fn enter(spec: &Spec) -> Result<(), String> {
     } else {
         step("proc", mount_bind_recursive("/proc", root.join("proc")))?;
     }
-    if mount_bind_recursive("/sys", root.join("sys")).is_ok() {
-        read_only(&root.join("sys"))?;
-    }
+    kernel(&root.join("sys"), spec.network.is_some())?;
     for wanted in &spec.mounts {
         volume(&root, &wanted.source, &wanted.target, wanted.read_only)?;
     }
@@ -61,6 +59,20 @@ pub(super) fn enter(spec: &Spec) -> Result<(), String> {
     step("pivot_root", rustix::process::pivot_root(".", "."))?;
     step("old root", rustix::mount::unmount(".", UnmountFlags::DETACH))?;
     std::env::set_current_dir("/").map_err(|error| error.to_string())
+}
+
+/// What the kernel shows of the machine; a network of its own has devices of its own.
+fn kernel(sys: &Path, own_network: bool) -> Result<(), String> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RDONLY;
+    if own_network && mount("sysfs", sys, "sysfs", flags, None).is_ok() {
+        let groups = sys.join("fs/cgroup");
+        if mount_bind_recursive("/sys/fs/cgroup", &groups).is_ok() {
+            read_only(&groups)?;
+        }
+    } else if mount_bind_recursive("/sys", sys).is_ok() {
+        read_only(sys)?;
+    }
+    Ok(())
 }
 
 /// What is mounted on the node beside its root: an overlay shows only the one file system that it lies on.

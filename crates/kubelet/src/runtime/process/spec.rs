@@ -32,6 +32,8 @@ pub(super) struct Spec {
     pub(super) read_only_root: bool,
     pub(super) tty: bool,
     pub(super) namespaces: Namespaces,
+    /// The pod's network namespace; none for the node's.
+    pub(super) network: Option<PathBuf>,
 }
 
 /// One thing to be seen in the container.
