@@ -249,6 +249,7 @@ impl NodeBuilder {
             dns: self.dns,
             api_server: self.api_server,
             log: self.log,
+            users: Mutex::default(),
             pods: Mutex::default(),
             usage: Mutex::default(),
             left_over: Mutex::default(),

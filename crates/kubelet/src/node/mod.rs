@@ -12,6 +12,7 @@ pub mod machine;
 mod probe;
 mod publish;
 pub mod register;
+mod sandbox;
 mod security;
 mod shared;
 mod shutdown;

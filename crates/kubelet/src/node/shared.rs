@@ -71,6 +71,8 @@ pub struct Shared {
     pub(crate) dns: Dns,
     pub(crate) api_server: Option<SocketAddr>,
     pub(crate) log: Log,
+    /// Who gives a pod users of its own holds this.
+    pub(crate) users: Mutex<()>,
     pub(crate) pods: Mutex<BTreeMap<String, PodHandle>>,
     pub(crate) usage: Mutex<Vec<ContainerStats>>,
     /// What an earlier life of the node has left, by the uid of the pod, until its worker takes it.

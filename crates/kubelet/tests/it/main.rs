@@ -13,4 +13,5 @@ mod rough;
 mod server;
 mod shutdown;
 mod simulated;
+mod token;
 mod world;

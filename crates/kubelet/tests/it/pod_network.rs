@@ -56,7 +56,7 @@ async fn two_pods_have_the_same_port() {
         };
         let other = json!({"name": "beside", "image": "busybox", "command": ["sleep", "1000"]});
         json!({"terminationGracePeriodSeconds": 0, "automountServiceAccountToken": false,
-            "hostAliases": [{"ip": "192.0.2.5", "hostnames": ["elsewhere"]}], "containers": [container, other]})
+            "subdomain": "sub", "hostAliases": [{"ip": "192.0.2.5", "hostnames": ["elsewhere"]}], "containers": [container, other]})
     };
     world.create("a", serve("tcp")).await;
     world.create("b", serve("http")).await;
@@ -90,7 +90,11 @@ async fn two_pods_have_the_same_port() {
     assert_eq!(first_line(forwarded).await, "HTTP/1.0 200 OK");
     // Its files say who it is, and it sees its own interfaces alone.
     let hosts = run("c", "cat /etc/hosts").await;
-    assert!(hosts.contains(&format!("\n{a}\ta\n")) && hosts.contains("192.0.2.5\telsewhere\n"), "{hosts}");
+    assert!(
+        hosts.contains(&format!("\n{a}\ta.sub.default.svc.cluster.local\ta\n"))
+            && hosts.contains("192.0.2.5\telsewhere\n"),
+        "{hosts}"
+    );
     assert_eq!(run("c", "ls /sys/class/net").await, "eth0\nlo\n");
     let number = u32::from(a.parse::<std::net::Ipv4Addr>().unwrap());
     let outside = Path::new("/sys/class/net").join(format!("cap{number:08x}"));

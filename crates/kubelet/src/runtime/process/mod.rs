@@ -30,8 +30,8 @@ use spec::{MountSpec, Namespaces, Spec};
 use tokio::process::Command;
 
 use super::{
-    Answer, ContainerConfig, ContainerRecord, ContainerStats, ExecConfig, ImageRequest, Limits, Runtime, RuntimeError,
-    Sandbox, SandboxConfig, Streaming,
+    Answer, ContainerConfig, ContainerRecord, ContainerStats, ExecConfig, ImageRequest, Limits, Propagation, Runtime,
+    RuntimeError, Sandbox, SandboxConfig, Streaming,
 };
 use crate::lifecycle::Exit;
 
@@ -170,7 +170,12 @@ impl Process {
             let text = format!("the process runtime has no images: there are no files of \"{}\"", image.image);
             return Err(RuntimeError::Failed(text));
         }
-        let mut env = vec![("PATH".to_owned(), PATH.to_owned()), ("HOSTNAME".to_owned(), pod.hostname.clone())];
+        if let Some(mount) = config.mounts.iter().find(|mount| mount.propagation == Propagation::Bidirectional) {
+            let path = mount.container_path.display();
+            let text = format!("the process runtime has no Bidirectional mount propagation, which {path} asks for");
+            return Err(RuntimeError::Unsupported(text));
+        }
+        let mut env = vec![("PATH".to_owned(), PATH.to_owned()), ("HOSTNAME".to_owned(), pod.node_name())];
         env.extend((config.tty).then(|| ("TERM".to_owned(), "xterm".to_owned())));
         if !config.env.iter().any(|(name, _)| name == "HOME") {
             env.push(("HOME".to_owned(), home(config.security.user).to_owned()));
@@ -182,13 +187,14 @@ impl Process {
             target: mount.container_path.clone(),
             source: mount.host_path.clone(),
             read_only: mount.read_only,
+            follows: mount.propagation == Propagation::HostToContainer,
         });
         Ok(Spec {
             control: format!("capstan-{id}-{}", settings.ids.suffix(8)),
             argv,
             env,
             working_dir: config.working_dir.clone(),
-            hostname: pod.hostname.clone(),
+            hostname: pod.node_name(),
             dir: settings.root.join(id),
             mounts: mounts.collect(),
             cgroup_procs: Vec::new(),
@@ -272,7 +278,7 @@ impl Runtime for Process {
         };
         let facts = [
             (true, "there are no images: a container runs programs of this machine"),
-            (true, "no seccomp or AppArmor profiles: only capabilities restrict what a container asks of the kernel"),
+            (true, "no seccomp, AppArmor or SELinux: only capabilities restrict what a container asks of the kernel"),
             (!own.mount, "no mount namespaces: containers can change the node's files, and volumes can't be mounted"),
             (!own.pid, "no process namespaces: containers see the node's processes"),
             (!own.user, "no user namespaces: root in a container is root on the node, with fewer capabilities"),
@@ -309,6 +315,10 @@ impl Runtime for Process {
 
     fn run_sandbox<'a>(&'a self, config: &'a SandboxConfig) -> Answer<'a, Sandbox> {
         Box::pin(async move {
+            if !config.handler.is_empty() {
+                let text = format!("no runtime for \"{}\" is configured", config.handler);
+                return Err(RuntimeError::Failed(text));
+            }
             let id = self.settings.ids.uid().replace('-', "");
             let network = match self.network() {
                 Ok(network) if !config.host_network => {

@@ -9,7 +9,10 @@ use std::{
 
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive};
 
-use super::spec::Spec;
+use super::spec::{MountSpec, Spec};
+
+/// What happens to mounts on one side is not seen on the other.
+const PRIVATE: MountPropagationFlags = MountPropagationFlags::PRIVATE.union(MountPropagationFlags::REC);
 
 /// Devices that a container has.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
@@ -21,8 +24,9 @@ const REAL: [&str; 11] =
 /// Makes the view and moves into it.
 pub(super) fn enter(spec: &Spec) -> Result<(), String> {
     let step = |what: &str, result: Result<(), rustix::io::Errno>| result.map_err(|error| format!("{what}: {error}"));
-    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-    step("private mounts", rustix::mount::mount_change("/", private))?;
+    // Nothing goes to the node; what comes from there is seen only where a volume asks for it.
+    let from_node = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
+    step("mounts of the node", rustix::mount::mount_change("/", from_node))?;
 
     let root = spec.dir.join("root");
     let make = |path: &Path| fs::create_dir_all(path).map_err(|error| format!("{}: {error}", path.display()));
@@ -49,8 +53,9 @@ pub(super) fn enter(spec: &Spec) -> Result<(), String> {
         step("proc", mount_bind_recursive("/proc", root.join("proc")))?;
     }
     kernel(&root.join("sys"), spec.network.is_some())?;
+    step("private mounts", rustix::mount::mount_change(&root, PRIVATE))?;
     for wanted in &spec.mounts {
-        volume(&root, &wanted.source, &wanted.target, wanted.read_only)?;
+        volume(&root, wanted)?;
     }
     if spec.read_only_root {
         step("read-only root", rustix::mount::mount_remount(&root, MountFlags::RDONLY, c""))?;
@@ -118,7 +123,8 @@ fn devices(root: &Path) -> Result<(), String> {
 }
 
 /// One volume at its place, which is made if it is not there.
-fn volume(root: &Path, source: &Path, target: &Path, only_read: bool) -> Result<(), String> {
+fn volume(root: &Path, wanted: &MountSpec) -> Result<(), String> {
+    let MountSpec { source, target, .. } = wanted;
     let of = |error: std::io::Error| format!("mount of {}: {error}", target.display());
     let inside = within(root, target);
     if source.is_dir() {
@@ -131,8 +137,12 @@ fn volume(root: &Path, source: &Path, target: &Path, only_read: bool) -> Result<
             File::create(&inside).map_err(of)?;
         }
     }
-    mount_bind_recursive(source, &inside).map_err(|error| format!("mount of {}: {error}", target.display()))?;
-    if only_read { read_only(&inside) } else { Ok(()) }
+    let failed = |error: rustix::io::Errno| format!("mount of {}: {error}", target.display());
+    mount_bind_recursive(source, &inside).map_err(failed)?;
+    if !wanted.follows {
+        rustix::mount::mount_change(&inside, PRIVATE).map_err(failed)?;
+    }
+    if wanted.read_only { read_only(&inside) } else { Ok(()) }
 }
 
 fn read_only(path: &Path) -> Result<(), String> {

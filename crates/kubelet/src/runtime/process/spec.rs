@@ -42,6 +42,8 @@ pub(super) struct MountSpec {
     pub(super) target: PathBuf,
     pub(super) source: PathBuf,
     pub(super) read_only: bool,
+    /// What is mounted in it later on the node is seen in the container too.
+    pub(super) follows: bool,
 }
 
 /// Which namespaces are its own.
