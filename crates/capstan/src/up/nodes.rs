@@ -108,21 +108,21 @@ async fn this_machine(
         }
         _ => {
             let shim = env::current_exe().map_err(|error| error.to_string())?;
-            let network = pod_network(running, flags.pod_network);
-            match &network {
-                Ok(network) => {
+            // Where pods share this machine's network: one of the loopback is none that Endpoints may have.
+            let pods = vec![reachable(IpAddr::from([0, 0, 0, 0])).to_string()];
+            let process = Process::new(&root, &shim, pods, Arc::clone(&clock), Arc::clone(&ids)).await;
+            let process = process.map_err(|error| format!("{}: {error}", root.display()))?;
+            let process = process.with_network(pod_network(running, flags.pod_network));
+            match process.gateway() {
+                Ok(gateway) => {
                     // Pods have to reach the node, and the loopback of this machine is not theirs.
                     if address.is_loopback() {
-                        address = network.gateway().into();
+                        address = gateway.into();
                     }
                     dns = dns.without_loopback();
                 }
                 Err(why) => inside.journal.say("kubelet", format_args!("pods use the network of this machine: {why}")),
             }
-            // Where pods share this machine's network: one of the loopback is none that Endpoints may have.
-            let pods = vec![reachable(IpAddr::from([0, 0, 0, 0])).to_string()];
-            let process = Process::new(&root, &shim, pods, Arc::clone(&clock), Arc::clone(&ids)).await;
-            let process = process.map_err(|error| format!("{}: {error}", root.display()))?.with_network(network);
             api_server = Some(SocketAddr::new(running.address, running.port));
             let why = if runtime == Runtime::Auto { " (no containerd found)" } else { "" };
             let what = format!("{} runtime{why}", process.name());

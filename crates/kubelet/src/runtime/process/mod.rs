@@ -15,6 +15,7 @@ mod spec;
 
 use std::{
     collections::HashMap,
+    net::Ipv4Addr,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -127,6 +128,14 @@ impl Process {
             network => network.map(Arc::new),
         });
         self
+    }
+
+    /// The address of the node on the network of its pods, or why they have none of their own.
+    ///
+    /// # Errors
+    /// They share the node's.
+    pub fn gateway(&self) -> Result<Ipv4Addr, String> {
+        self.network().map(|network| network.gateway())
     }
 
     fn network(&self) -> Result<Arc<Network>, String> {
