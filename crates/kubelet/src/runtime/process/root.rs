@@ -7,12 +7,18 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive};
+use rustix::{
+    fs::StatVfsMountFlags,
+    mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive},
+};
 
 use super::spec::{MountSpec, Spec};
 
 /// What happens to mounts on one side is not seen on the other.
 const PRIVATE: MountPropagationFlags = MountPropagationFlags::PRIVATE.union(MountPropagationFlags::REC);
+
+/// Directories of the node's of which a container has others.
+const MADE_ANEW: [&str; 5] = ["dev", "proc", "run", "sys", "tmp"];
 
 /// Devices that a container has.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
@@ -33,12 +39,12 @@ pub(super) fn enter(spec: &Spec) -> Result<(), String> {
     for name in ["root", "upper", "work"] {
         make(&spec.dir.join(name))?;
     }
-    let layers =
-        format!("lowerdir=/,upperdir={},workdir={}", spec.dir.join("upper").display(), spec.dir.join("work").display());
-    let extra = if spec.namespaces.user { ",userxattr" } else { "" };
-    let data = std::ffi::CString::new(layers + extra).map_err(|error| error.to_string())?;
-    step("overlay of the node's files", mount("overlay", &root, "overlay", MountFlags::empty(), Some(&*data)))?;
-    other_mounts(&root);
+    if spec.namespaces.user {
+        directories(spec, &root)?;
+    } else {
+        step("overlay of the node's files", overlay(spec, Path::new(""), ""))?;
+        other_mounts(&root);
+    }
 
     for (name, mode) in [("tmp", "mode=1777"), ("run", "mode=755"), ("dev", "mode=755")] {
         let data = std::ffi::CString::new(mode).map_err(|error| error.to_string())?;
@@ -64,6 +70,43 @@ pub(super) fn enter(spec: &Spec) -> Result<(), String> {
     step("pivot_root", rustix::process::pivot_root(".", "."))?;
     step("old root", rustix::mount::unmount(".", UnmountFlags::DETACH))?;
     std::env::set_current_dir("/").map_err(|error| error.to_string())
+}
+
+/// One of the node's directories, under a layer of the container's own.
+fn overlay(spec: &Spec, name: &Path, extra: &str) -> rustix::io::Result<()> {
+    let of = |layer: &str| spec.dir.join(layer).join(name);
+    let lower = Path::new("/").join(name);
+    let (upper, work) = (of("upper"), of("work"));
+    let data = format!("lowerdir={},upperdir={},workdir={}{extra}", lower.display(), upper.display(), work.display());
+    let data = std::ffi::CString::new(data).map_err(|_| rustix::io::Errno::INVAL)?;
+    mount("overlay", of("root"), "overlay", MountFlags::empty(), Some(&*data))
+}
+
+/// The same without root: the kernel lays nothing over a directory that has others mounted in it, as `/` has. So each
+/// directory of the node's gets a layer of its own, and those for which there can be none can only be read.
+fn directories(spec: &Spec, root: &Path) -> Result<(), String> {
+    let of = |error: std::io::Error| format!("the node's files: {error}");
+    mount("tmpfs", root, "tmpfs", MountFlags::NOSUID, Some(c"mode=755")).map_err(|error| format!("root: {error}"))?;
+    for entry in fs::read_dir("/").map_err(of)?.flatten() {
+        let name = PathBuf::from(entry.file_name());
+        let (kind, inside) = (entry.file_type().map_err(of)?, root.join(&name));
+        if kind.is_symlink() {
+            std::os::unix::fs::symlink(fs::read_link(entry.path()).map_err(of)?, inside).map_err(of)?;
+        } else if kind.is_dir() {
+            for layer in ["root", "upper", "work"] {
+                fs::create_dir_all(spec.dir.join(layer).join(&name)).map_err(of)?;
+            }
+            let is_made_anew = MADE_ANEW.iter().any(|made| name == Path::new(made));
+            if is_made_anew || overlay(spec, &name, ",userxattr").is_ok() {
+                continue;
+            }
+            // What can't be shown is not there for the container, as with any image.
+            if mount_bind_recursive(entry.path(), &inside).is_ok() {
+                let _ = read_only(&inside);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// What the kernel shows of the machine; a network of its own has devices of its own.
@@ -146,7 +189,18 @@ fn volume(root: &Path, wanted: &MountSpec) -> Result<(), String> {
 }
 
 fn read_only(path: &Path) -> Result<(), String> {
-    let flags = MountFlags::BIND | MountFlags::RDONLY;
+    // What was forbidden stays so: without root nothing else is allowed.
+    let before = rustix::fs::statvfs(path).map_or(StatVfsMountFlags::empty(), |found| found.f_flag);
+    let kept = [
+        (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
+        (StatVfsMountFlags::NODEV, MountFlags::NODEV),
+        (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
+        (StatVfsMountFlags::NOATIME, MountFlags::NOATIME),
+        (StatVfsMountFlags::NODIRATIME, MountFlags::NODIRATIME),
+        (StatVfsMountFlags::RELATIME, MountFlags::RELATIME),
+    ];
+    let kept = kept.into_iter().filter(|(flag, _)| before.contains(*flag)).map(|(_, flag)| flag);
+    let flags = kept.fold(MountFlags::BIND | MountFlags::RDONLY, MountFlags::union);
     rustix::mount::mount_remount(path, flags, c"").map_err(|error| format!("{}: {error}", path.display()))
 }
 

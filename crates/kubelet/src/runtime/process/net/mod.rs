@@ -97,7 +97,7 @@ impl Network {
             .map_err(|_| "network namespace: the thread ended".to_owned())?
             .map_err(step("network namespace"))?;
         let mut netlink = Netlink::route().map_err(step("netlink"))?;
-        remove_left_over(&mut netlink);
+        let inherited = remove_left_over(&mut netlink);
         let mtu = uplinks().iter().filter_map(|name| mtu_of(name)).min().unwrap_or(MTU).min(MTU);
         let mut avoided = BTreeSet::new();
         loop {
@@ -127,7 +127,11 @@ impl Network {
                 avoided.insert(range);
                 continue;
             }
-            let out = WayOut::open(&bridge, index, range);
+            let out = WayOut::open(&bridge, index, range, inherited);
+            if let Ok(out) = &out {
+                // Whoever finds this bridge without its node makes things be as they were.
+                let _ = netlink.set_alias(index, &format!("{} {}", own_alias(), out.changed.join(",")));
+            }
             let taken = Mutex::new((BTreeSet::new(), u32::from(gateway)));
             return Ok(Network { config, bridge, index, mtu, range, taken, out, clock });
         }
@@ -327,23 +331,28 @@ fn process_namespace() -> String {
 /// Whether a bridge's words are those of a node that is not there any more.
 fn is_left_over(alias: &str) -> bool {
     let words: Vec<&str> = alias.split(' ').collect();
-    let [BRIDGE, pid, since, namespace] = words[..] else { return false };
+    let [BRIDGE, pid, since, namespace, ..] = words[..] else { return false };
     let Ok(pid) = pid.parse() else { return false };
     namespace == process_namespace() && began(pid).as_deref() != Some(since)
 }
 
-fn remove_left_over(netlink: &mut Netlink) {
+/// Takes away what killed nodes have left; the interfaces that they made to forward.
+fn remove_left_over(netlink: &mut Netlink) -> BTreeSet<String> {
+    let mut changed = BTreeSet::new();
     for link in netlink.links().unwrap_or_default() {
         if is_left_over(&link.alias) {
             let _ = netlink.delete(&link.name);
+            let names = link.alias.split(' ').nth(4).unwrap_or_default().split(',');
+            changed.extend(names.filter(|name| !name.is_empty()).map(str::to_owned));
         }
     }
+    changed
 }
 
 /// The way out for pods: what arrives by the bridge and by the ways out is passed on, in this machine's name.
 struct WayOut {
     _rules: Masquerade,
-    /// The settings that were not so before.
+    /// The interfaces that did not forward before.
     changed: Vec<String>,
 }
 
@@ -351,17 +360,17 @@ struct WayOut {
 const FORWARDING: &str = "/proc/sys/net/ipv4/ip_forward";
 
 impl WayOut {
-    fn open(bridge: &str, index: u32, range: Range) -> Result<Self, String> {
+    fn open(bridge: &str, index: u32, range: Range, inherited: BTreeSet<String>) -> Result<Self, String> {
         let rules = Masquerade::new(bridge, index, range).map_err(|error| format!("nftables: {error}"))?;
-        let mut out = WayOut { _rules: rules, changed: Vec::new() };
+        let mut out = WayOut { _rules: rules, changed: inherited.into_iter().collect() };
         for name in uplinks().iter().map(String::as_str).chain([bridge]) {
-            let file = format!("/proc/sys/net/ipv4/conf/{name}/forwarding");
+            let file = forwarding(name);
             if !is_off(&file) {
                 continue;
             }
             fs::write(&file, "1").map_err(|error| format!("{file}: {error}"))?;
             if name != bridge {
-                out.changed.push(file);
+                out.changed.push(name.to_owned());
             }
         }
         Ok(out)
@@ -370,11 +379,16 @@ impl WayOut {
     /// Makes things be as they were, unless somebody else relies on it now.
     fn close(&self, links: &[Link]) {
         if is_off(FORWARDING) && !links.iter().any(|link| link.name.starts_with(BRIDGE)) {
-            for file in &self.changed {
-                let _ = fs::write(file, "0");
+            for name in &self.changed {
+                let _ = fs::write(forwarding(name), "0");
             }
         }
     }
+}
+
+/// Where it is said whether what arrives by an interface is passed on.
+fn forwarding(interface: &str) -> String {
+    format!("/proc/sys/net/ipv4/conf/{interface}/forwarding")
 }
 
 fn is_off(setting: &str) -> bool {

@@ -199,6 +199,11 @@ impl Netlink {
             .nest(LINK_INFO, &Attributes::default().put(LINK_INFO_KIND, b"bridge"));
         self.link(NEW_LINK, CREATE | EXCL, 0, false, attributes)?;
         let index = self.index(name)?;
+        self.set_alias(index, alias)
+    }
+
+    /// Words that go with an interface.
+    pub(super) fn set_alias(&mut self, index: u32, alias: &str) -> io::Result<()> {
         self.link(NEW_LINK, 0, index, false, Attributes::default().put(LINK_ALIAS, alias.as_bytes()))
     }
 

@@ -148,7 +148,7 @@ fn what_a_killed_node_left_goes_and_what_others_have_stays() {
         let mut netlink = Netlink::route().unwrap();
         let (living, here) = (own_alias(), process_namespace());
         for (name, alias) in [
-            ("capstan0", format!("capstan 4194304 77 {here}")),
+            ("capstan0", format!("capstan 4194304 77 {here} lo")),
             ("capstan1", living.replace(&began(std::process::id()).unwrap(), "1")),
             ("capstan2", living),
             ("capstan3", "capstan 4194304 77 pid:[1]".to_owned()),
@@ -157,6 +157,7 @@ fn what_a_killed_node_left_goes_and_what_others_have_stays() {
             netlink.add_bridge(name, &alias, [2, 0, 0, 0, 0, 1], MTU).unwrap();
         }
         let network = Network::open(NetworkConfig::default(), clock()).unwrap();
+        assert_eq!(network.out.as_ref().ok().map(|out| out.changed.clone()), Some(vec!["lo".to_owned()]));
         assert_eq!(network.bridge, "capstan0");
         let names: Vec<_> = netlink.links().unwrap().into_iter().map(|link| link.name).collect();
         assert_eq!(names.iter().filter(|name| name.starts_with(BRIDGE)).count(), 4, "{names:?}");
