@@ -60,6 +60,8 @@ pub(super) struct UpFlags {
     pub(super) nodes: usize,
     pub(super) runtime: Runtime,
     pub(super) pod_network: PodNetwork,
+    /// Events tell what happens to simulated pods.
+    pub(super) simulated_events: bool,
     pub(super) background: bool,
     /// This is the one in the background.
     pub(super) child: bool,
@@ -73,6 +75,7 @@ impl Default for UpFlags {
             nodes: 1,
             runtime: Runtime::Auto,
             pod_network: PodNetwork::Auto,
+            simulated_events: false,
             background: false,
             child: false,
             controllers: "*".to_owned(),
@@ -88,6 +91,7 @@ pub(crate) const HELP: &str = "\
                                           what runs containers: containerd if it is there, otherwise processes
   --pod-network auto|host                 pods that are processes: each a network of its own if this machine allows it
                                           (as root), or this machine's (auto)
+  --simulated-events                      Events tell what happens to simulated pods too
   --controllers NAMES                     which control loops: *, names, or -name for all but these (*)
   -d, --detach                            run in the background; `capstan logs`, `status` and `down` go with it
 ";
@@ -107,6 +111,7 @@ impl UpFlags {
                 || value.or_else(|| rest.next().copied()).ok_or_else(|| format!("flag needs an argument: {name}"));
             match name {
                 "-d" | "--detach" => flags.background = true,
+                "--simulated-events" => flags.simulated_events = true,
                 "--background-child" => flags.child = true,
                 "--name" => flags.name = value()?.to_owned(),
                 "--nodes" => {

@@ -73,6 +73,7 @@ pub(super) async fn start(inside: &Inside<'_>, flags: &UpFlags, place: &Place) -
             let (clock, ids) = clock_and_ids();
             let client = inside.simulated_nodes().await?;
             let nodes = simulated::Nodes::new(client, clock, ids, names).informers(Arc::clone(&inside.informers));
+            let nodes = if flags.simulated_events { nodes.events() } else { nodes };
             tasks.spawn(nodes.run(stop));
             format!("{}, simulated", flags.nodes)
         }

@@ -38,6 +38,7 @@ use eviction::Thresholds;
 use images::ImageGc;
 use k8s_openapi::api::core::v1::{Node as NodeObject, Pod, Service};
 use register::{Health, NodeInfo};
+pub(crate) use shared::reference;
 pub use shared::{ContainerHandle, Log, PodHandle, Shared};
 pub use shutdown::SHUTDOWN_GRACE_PERIOD;
 use tokio::{sync::watch, task::JoinHandle};

@@ -166,19 +166,7 @@ impl Shared {
         reason: &str,
         message: String,
     ) {
-        let meta = &pod.metadata;
-        let text = |field: &Option<String>| field.clone().unwrap_or_default();
-        let mut reference =
-            ObjectReference::new("v1", "Pod", &text(&meta.namespace), &text(&meta.name)).with_uid(&text(&meta.uid));
-        reference.resource_version = text(&meta.resource_version);
-        if let Some((role, name)) = container {
-            let list = match role {
-                Role::Init | Role::Sidecar => "initContainers",
-                Role::Regular => "containers",
-                Role::Ephemeral => "ephemeralContainers",
-            };
-            reference = reference.with_field_path(&format!("spec.{list}{{{name}}}"));
-        }
+        let reference = reference(pod, container);
         let kind = if warning { EventType::Warning } else { EventType::Normal };
         self.recorder.event(&reference, kind, reason, message);
     }
@@ -194,4 +182,20 @@ impl Shared {
         let meta = &pod.metadata;
         self.root.join("logs").join(format!("{}_{}_{}", text(&meta.namespace), text(&meta.name), text(&meta.uid)))
     }
+}
+
+/// A pod, or one of its containers, as events name it.
+pub(crate) fn reference(pod: &Pod, container: Option<(Role, &str)>) -> ObjectReference {
+    let meta = &pod.metadata;
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
+    let mut reference =
+        ObjectReference::new("v1", "Pod", &text(&meta.namespace), &text(&meta.name)).with_uid(&text(&meta.uid));
+    reference.resource_version = text(&meta.resource_version);
+    let Some((role, name)) = container else { return reference };
+    let list = match role {
+        Role::Init | Role::Sidecar => "initContainers",
+        Role::Regular => "containers",
+        Role::Ephemeral => "ephemeralContainers",
+    };
+    reference.with_field_path(&format!("spec.{list}{{{name}}}"))
 }
