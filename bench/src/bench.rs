@@ -135,6 +135,15 @@ impl Bench {
         }
     }
 
+    /// Adds what the programs of each side take on the disk.
+    pub(crate) fn add_sizes(&mut self) -> Result<(), String> {
+        let size = Case::less("size of the binaries", "MB");
+        for side in self.sides.clone() {
+            self.add(&size, side.name(), Sample::of(side.binary_bytes()? as f64 / 1e6));
+        }
+        Ok(())
+    }
+
     /// Ends servers that are no longer needed, keeps their memory over time, and removes their state.
     pub(crate) async fn end(&mut self, servers: Vec<Running>) {
         for server in servers {

@@ -77,6 +77,15 @@ impl Side {
         }
     }
 
+    /// How many bytes they are.
+    pub(crate) fn binary_bytes(&self) -> Result<u64, String> {
+        let length = |file: &PathBuf| match fs::metadata(file) {
+            Ok(metadata) => Ok(metadata.len()),
+            Err(error) => Err(format!("{}: {error}", file.display())),
+        };
+        self.binaries().iter().map(length).sum()
+    }
+
     /// The flags, with what differs from run to run left out.
     pub(crate) fn flags(&self) -> String {
         let place = Path::new("DIR");

@@ -21,6 +21,7 @@ fn first_create(name: &str) -> Call {
 
 pub(super) async fn run(bench: &mut Bench) -> Result<(), String> {
     let first = Case::less("first start, with new keys", "ms").goal(70.0).bound(100.0);
+    bench.add_sizes()?;
     let again = Case::less("start after that", "ms").goal(70.0).bound(50.0);
     for round in 1..=bench.settings.rounds {
         for side in bench.sides.clone() {

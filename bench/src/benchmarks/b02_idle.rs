@@ -19,6 +19,7 @@ pub(super) async fn run(bench: &mut Bench) -> Result<(), String> {
     let full = Case::less(format!("{pods} pods, memory"), "MB").goal(10.0);
     let each = Case::less(format!("{pods} pods, memory for each"), "KB");
     let clock = RealClock::new();
+    bench.add_sizes()?;
     for side in bench.sides.clone() {
         bench.say(&format!("{}, idle", side.name()));
         let server = bench.server(&side).await?;

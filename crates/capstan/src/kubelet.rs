@@ -2,22 +2,26 @@
 
 use std::{
     env, fs,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     str::FromStr,
     sync::Arc,
 };
 
-use capstan_client::{Api, Client};
+use capstan_client::{Api, Client, Config};
 use capstan_clock::{Clock as _, OsIds, RealClock, SharedClock, SharedIds};
 use capstan_kubelet::{
     node::{Node, dns::Dns, eviction::Thresholds},
-    runtime::{Runtime, cri::Cri, process::Process},
+    runtime::{
+        Runtime,
+        cri::Cri,
+        process::{Network, NetworkConfig, Process, Range},
+    },
     server::{Authorizer, Everybody, KubeletServer, Webhook},
 };
 use capstan_runtime::operator::setup_signal_handler;
 use capstan_server::pki::{self, Certified, Pki, PrivateKey};
-use k8s_openapi::api::core::v1::{ConfigMap, Taint};
+use k8s_openapi::api::core::v1::{ConfigMap, Service, Taint};
 use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use tokio::net::TcpListener;
 
@@ -32,6 +36,8 @@ pub(crate) const HELP: &str = "\
                                           taints that it registers with
   --root-dir DIR                          where it keeps its files (/var/lib/capstan/kubelet)
   --container-runtime-endpoint SOCKET     run containers by the CRI of this socket; otherwise they are processes
+  --pod-cidr RANGE                        pods that are processes: each a network of its own on a bridge of this node
+                                          with addresses of this range, instead of the node's network
   --pod-manifest-path DIR                 manifests of static pods
   --max-pods N                            how many pods it takes (110)
   --eviction-hard SIGNAL<VALUE,…          what must stay free (memory.available<100Mi,nodefs.available<10%,
@@ -56,6 +62,7 @@ struct Flags {
     taints: Vec<Taint>,
     root: PathBuf,
     endpoint: Option<String>,
+    pod_range: Option<Range>,
     manifests: Option<PathBuf>,
     max_pods: Option<u32>,
     eviction: Thresholds,
@@ -78,6 +85,7 @@ impl Default for Flags {
             taints: Vec::new(),
             root: "/var/lib/capstan/kubelet".into(),
             endpoint: None,
+            pod_range: None,
             manifests: None,
             max_pods: None,
             eviction: Thresholds::default(),
@@ -129,6 +137,10 @@ impl Flags {
             }
             "--root-dir" => self.root = value.into(),
             "--container-runtime-endpoint" => self.endpoint = Some(value.to_owned()).filter(|text| !text.is_empty()),
+            "--pod-cidr" => {
+                let range = range(value).ok_or_else(|| wrong("a range is ADDRESS/BITS of IPv4, at most 30 bits"))?;
+                self.pod_range = Some(range);
+            }
             "--pod-manifest-path" => self.manifests = Some(value.into()),
             "--max-pods" => self.max_pods = Some(parsed(name, value)?),
             "--eviction-hard" => self.eviction = parsed(name, value)?,
@@ -185,7 +197,13 @@ impl Flags {
         pki::server_config(&serving, &authorities).map_err(|error| error.to_string())
     }
 
-    async fn runtime(&self, ip: IpAddr, clock: &SharedClock, ids: &SharedIds) -> Result<Arc<dyn Runtime>, String> {
+    async fn runtime(
+        &self,
+        ip: IpAddr,
+        api_server: Option<(SocketAddr, SocketAddr)>,
+        clock: &SharedClock,
+        ids: &SharedIds,
+    ) -> Result<Arc<dyn Runtime>, String> {
         if let Some(endpoint) = &self.endpoint {
             let socket = Path::new(endpoint.strip_prefix("unix://").unwrap_or(endpoint));
             if !socket.exists() {
@@ -197,7 +215,13 @@ impl Flags {
         let shim = env::current_exe().map_err(|error| error.to_string())?;
         let addresses = vec![ip.to_string()];
         let process = Process::new(&self.root, &shim, addresses, Arc::clone(clock), Arc::clone(ids)).await;
-        Ok(Arc::new(process.map_err(|error| format!("{}: {error}", self.root.display()))?))
+        let mut process = process.map_err(|error| format!("{}: {error}", self.root.display()))?;
+        if self.pod_range.is_some() {
+            let config = NetworkConfig { range: self.pod_range, api_server };
+            let network = Network::open(config, Arc::clone(clock));
+            process = process.with_network(Ok(network.map_err(|error| format!("--pod-cidr: {error}"))?));
+        }
+        Ok(Arc::new(process))
     }
 }
 
@@ -210,6 +234,26 @@ async fn published(client: &Client) -> Option<Vec<CertificateDer<'static>>> {
     let maps = Api::<ConfigMap>::namespaced(client, "kube-system");
     let data = maps.get("extension-apiserver-authentication").await.ok()?.data?;
     certificates(data.get("client-ca-file")?.as_bytes()).ok().filter(|found| !found.is_empty())
+}
+
+/// Where pods look for the API server, and where this node finds it; nothing where that can't be found out.
+async fn api_server(client: &Client, url: &str) -> Option<(SocketAddr, SocketAddr)> {
+    let spec = Api::<Service>::namespaced(client, "default").get("kubernetes").await.ok()?.spec?;
+    let port = u16::try_from(spec.ports?.first()?.port).ok()?;
+    let told = SocketAddr::new(spec.cluster_ip?.parse().ok()?, port);
+    let authority = url.split("://").last()?.split('/').next()?;
+    let default = if url.starts_with("http://") { 80 } else { 443 };
+    let with_port = [authority.to_owned(), format!("{authority}:{default}")];
+    let real = with_port.iter().find_map(|name| std::net::ToSocketAddrs::to_socket_addrs(name).ok()?.next())?;
+    Some((told, real))
+}
+
+/// `10.244.0.0/24`.
+fn range(text: &str) -> Option<Range> {
+    let (address, bits) = text.split_once('/')?;
+    let (address, bits) = (address.parse::<Ipv4Addr>().ok()?, bits.parse::<u8>().ok()?);
+    let rest = u32::MAX.checked_shr(bits.into()).unwrap_or(0);
+    ((1..=30).contains(&bits) && u32::from(address) & rest == 0).then_some((address, bits))
 }
 
 /// `key=value:Effect` or `key:Effect`.
@@ -233,11 +277,12 @@ fn read(file: &Path) -> Result<Vec<u8>, String> {
 pub(crate) fn run(arguments: &[&str]) -> Result<(), String> {
     let flags = Flags::parse(arguments)?;
     block_on(async {
-        let client = match &flags.kubeconfig {
-            Some(file) => Client::from_kubeconfig(file, None).await,
-            None => Client::from_default_config().await,
+        let config = match &flags.kubeconfig {
+            Some(file) => Config::from_kubeconfig(file, None).await,
+            None => Config::from_default().await,
         };
-        let client = client.map_err(|error| error.to_string())?.with_user_agent("kubelet");
+        let config = config.map_err(|error| error.to_string())?;
+        let client = Client::from_config(&config).map_err(|error| error.to_string())?.with_user_agent("kubelet");
         let hostname = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_lowercase();
         let name = flags.name.clone().unwrap_or(hostname);
         let ip = flags.ip.unwrap_or_else(|| reachable(IpAddr::from([0, 0, 0, 0])));
@@ -248,7 +293,11 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), String> {
             TcpListener::bind(address).await.map_err(|error| format!("cannot listen on {address}: {error}"))?;
         let port = listener.local_addr().map_err(|error| error.to_string())?.port();
         let tls = Arc::new(flags.tls(&client, &name, ip).await?);
-        let runtime = flags.runtime(ip, &clock, &ids).await?;
+        let api_server = match flags.pod_range {
+            Some(_) => api_server(&client, &config.server()).await,
+            None => None,
+        };
+        let runtime = flags.runtime(ip, api_server, &clock, &ids).await?;
         let authorizer: Arc<dyn Authorizer> = match flags.webhook {
             true => Arc::new(Webhook::new(client.clone(), Arc::clone(&clock), &name)),
             false => Arc::new(Everybody),
@@ -259,7 +308,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), String> {
             .runtime(Arc::clone(&runtime))
             .taints(flags.taints)
             .eviction(flags.eviction)
-            .dns(flags.dns)
+            .dns(if runtime.shares_host_network() { flags.dns } else { flags.dns.without_loopback() })
             .log(Arc::new(|text| eprintln!("{text}")))
             .ips(vec![ip.to_string()])
             .port(port);
@@ -307,6 +356,7 @@ mod tests {
         assert_eq!(flags.dns.cluster, ["10.0.0.10"]);
         for (wrong, words) in [
             (["--port", "x"], "invalid argument \"x\" for --port: invalid digit found in string"),
+            (["--pod-cidr", "10.1.2.3/24"], "a range is ADDRESS/BITS"),
             (["--node-labels", "a"], "invalid argument \"a\" for --node-labels: a label is KEY=VALUE"),
             (["--register-with-taints", "a=b:Never"], "a taint is KEY=VALUE:EFFECT"),
             (["--eviction-hard", "nodefs.available"], "is not SIGNAL<VALUE"),

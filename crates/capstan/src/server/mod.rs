@@ -38,6 +38,9 @@ const KUBELET_CLIENT: &str = "kube-apiserver-kubelet-client";
 /// How many threads wait for the disk at most. More would only wait for each other, and each has its heap.
 const BLOCKING_THREADS: usize = 4;
 
+/// The port of the Service that leads to the server.
+const SERVICE_PORT: u16 = 443;
+
 /// How long requests under way have when the server is to end.
 const SHUTDOWN: Duration = Duration::from_secs(10);
 
@@ -51,6 +54,8 @@ pub(crate) struct Running {
     /// The address and port of that.
     pub(crate) address: IpAddr,
     pub(crate) port: u16,
+    /// Where pods look for it: the Service `kubernetes`.
+    pub(crate) service: SocketAddr,
     /// Its keys and certificates.
     pub(crate) pki: Arc<Pki>,
     admin_token: String,
@@ -202,7 +207,8 @@ pub(crate) async fn start(flags: &Flags) -> Result<Running, String> {
     let host = if flags.bind_address.is_loopback() { flags.bind_address } else { advertise };
     let url = format!("https://{}", SocketAddr::new(host, port));
     let pki = Arc::new(pki);
-    Ok(Running { handle, server, url, address: host, port, pki, admin_token: admin, store: kind, store_took })
+    let service = SocketAddr::new(primary.first(), SERVICE_PORT);
+    Ok(Running { handle, server, url, address: host, port, service, pki, admin_token: admin, store: kind, store_took })
 }
 
 async fn open_store(flags: &Flags, data_dir: &Path, clock: &SharedClock) -> Result<(SharedStore, String), String> {

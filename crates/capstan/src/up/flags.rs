@@ -43,12 +43,25 @@ pub(super) enum Runtime {
     Simulated,
 }
 
+/// Which network pods have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum PodNetwork {
+    /// Each its own, if this machine allows it.
+    #[default]
+    Auto,
+    /// This machine's.
+    Host,
+}
+
 /// What the flags of `up` say that are not the server's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct UpFlags {
     pub(super) name: String,
     pub(super) nodes: usize,
     pub(super) runtime: Runtime,
+    pub(super) pod_network: PodNetwork,
+    /// Events tell what happens to simulated pods.
+    pub(super) simulated_events: bool,
     pub(super) background: bool,
     /// This is the one in the background.
     pub(super) child: bool,
@@ -61,6 +74,8 @@ impl Default for UpFlags {
             name: NAME.to_owned(),
             nodes: 1,
             runtime: Runtime::Auto,
+            pod_network: PodNetwork::Auto,
+            simulated_events: false,
             background: false,
             child: false,
             controllers: "*".to_owned(),
@@ -74,6 +89,9 @@ pub(crate) const HELP: &str = "\
   --nodes COUNT                           how many nodes (1); more than one are simulated
   --runtime auto|containerd|process|simulated
                                           what runs containers: containerd if it is there, otherwise processes
+  --pod-network auto|host                 pods that are processes: each a network of its own if this machine allows it
+                                          (as root), or this machine's (auto)
+  --simulated-events                      Events tell what happens to simulated pods too
   --controllers NAMES                     which control loops: *, names, or -name for all but these (*)
   -d, --detach                            run in the background; `capstan logs`, `status` and `down` go with it
 ";
@@ -93,6 +111,7 @@ impl UpFlags {
                 || value.or_else(|| rest.next().copied()).ok_or_else(|| format!("flag needs an argument: {name}"));
             match name {
                 "-d" | "--detach" => flags.background = true,
+                "--simulated-events" => flags.simulated_events = true,
                 "--background-child" => flags.child = true,
                 "--name" => flags.name = value()?.to_owned(),
                 "--nodes" => {
@@ -110,6 +129,13 @@ impl UpFlags {
                         other => {
                             return Err(format!("--runtime is auto, containerd, process or simulated, not {other:?}"));
                         }
+                    };
+                }
+                "--pod-network" => {
+                    flags.pod_network = match value()? {
+                        "auto" => PodNetwork::Auto,
+                        "host" => PodNetwork::Host,
+                        other => return Err(format!("--pod-network is auto or host, not {other:?}")),
                     };
                 }
                 _ => left.push(*argument),
@@ -158,6 +184,7 @@ mod tests {
         for (arguments, expected) in [
             (&["--nodes", "many"][..], r#"invalid argument "many" for --nodes: invalid digit found in string"#),
             (&["--runtime=docker"], r#"--runtime is auto, containerd, process or simulated, not "docker""#),
+            (&["--pod-network=cni"], r#"--pod-network is auto or host, not "cni""#),
             (&["--name"], "flag needs an argument: --name"),
             (&["--name=../x"], r#"--name "../x": letters, digits, '-', '_' and '.' make a name"#),
         ] {

@@ -10,8 +10,12 @@ use std::{
 
 use capstan_clock::{Clock as _, OsIds, RealClock};
 use capstan_kubelet::{
-    node::Node,
-    runtime::{Runtime as _, cri::Cri, process::Process},
+    node::{Node, SHUTDOWN_GRACE_PERIOD, dns::Dns},
+    runtime::{
+        Runtime as _,
+        cri::Cri,
+        process::{Network, NetworkConfig, Process},
+    },
     server::{KubeletServer, Webhook},
     simulated,
 };
@@ -21,7 +25,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 
 use super::{
     clock_and_ids,
-    flags::{Place, Runtime, UpFlags},
+    flags::{Place, PodNetwork, Runtime, UpFlags},
     inside::{self, Inside},
 };
 use crate::server::{Running, reachable};
@@ -33,8 +37,8 @@ const CONTAINERD: &str = "/run/containerd/containerd.sock";
 /// theirs: that is no reason to send pods away.
 const MEMORY_ONLY: &str = "memory.available<100Mi";
 
-/// How long the pods of all nodes have to end.
-const PODS_END_WITHIN: Duration = Duration::from_secs(40);
+/// How long the pods of all nodes have to end: as long as a node waits for them, and a little to tell of it.
+const PODS_END_WITHIN: Duration = SHUTDOWN_GRACE_PERIOD.saturating_add(Duration::from_secs(10));
 
 /// How long the certificate of a node's server is valid; each start makes a new one.
 const SERVING_VALIDITY: Duration = Duration::from_hours(365 * 24);
@@ -69,6 +73,7 @@ pub(super) async fn start(inside: &Inside<'_>, flags: &UpFlags, place: &Place) -
             let (clock, ids) = clock_and_ids();
             let client = inside.simulated_nodes().await?;
             let nodes = simulated::Nodes::new(client, clock, ids, names).informers(Arc::clone(&inside.informers));
+            let nodes = if flags.simulated_events { nodes.events() } else { nodes };
             tasks.spawn(nodes.run(stop));
             format!("{}, simulated", flags.nodes)
         }
@@ -76,7 +81,7 @@ pub(super) async fn start(inside: &Inside<'_>, flags: &UpFlags, place: &Place) -
             return Err("one machine is one node: more of them have to be --runtime simulated".to_owned());
         }
         Runtime::Auto | Runtime::Process | Runtime::Containerd => {
-            this_machine(inside, flags.runtime, place, &stop, &mut tasks).await?
+            this_machine(inside, flags, place, &stop, &mut tasks).await?
         }
     };
     Ok(Nodes { what, stopper, running: tasks })
@@ -85,18 +90,18 @@ pub(super) async fn start(inside: &Inside<'_>, flags: &UpFlags, place: &Place) -
 /// This machine as a node, with its server.
 async fn this_machine(
     inside: &Inside<'_>,
-    runtime: Runtime,
+    flags: &UpFlags,
     place: &Place,
     stop: &Stop,
     tasks: &mut JoinSet<()>,
 ) -> Result<String, String> {
-    let running = inside.running;
+    let (running, runtime) = (inside.running, flags.runtime);
     let name = format!("{}-0", place.name);
     let root = place.directory.join("nodes").join(&name);
     let (clock, ids) = clock_and_ids();
-    let addresses = vec![running.address.to_string()];
+    let mut address = running.address;
     let found = Path::new(CONTAINERD).exists();
-    let mut api_server = None;
+    let (mut api_server, mut dns) = (None, Dns::default());
     let (runtime, what): (Arc<dyn capstan_kubelet::runtime::Runtime>, _) = match runtime {
         Runtime::Containerd | Runtime::Auto if found || runtime == Runtime::Containerd => {
             let cri = Cri::connect(Path::new(CONTAINERD), Arc::clone(&clock)).await;
@@ -104,18 +109,29 @@ async fn this_machine(
         }
         _ => {
             let shim = env::current_exe().map_err(|error| error.to_string())?;
-            // Pods share this machine's network. An address of the loopback is none that Endpoints may have.
+            // Where pods share this machine's network: one of the loopback is none that Endpoints may have.
             let pods = vec![reachable(IpAddr::from([0, 0, 0, 0])).to_string()];
             let process = Process::new(&root, &shim, pods, Arc::clone(&clock), Arc::clone(&ids)).await;
             let process = process.map_err(|error| format!("{}: {error}", root.display()))?;
+            let process = process.with_network(pod_network(running, flags.pod_network));
+            match process.gateway() {
+                Ok(gateway) => {
+                    // Pods have to reach the node, and the loopback of this machine is not theirs.
+                    if address.is_loopback() {
+                        address = gateway.into();
+                    }
+                    dns = dns.without_loopback();
+                }
+                Err(why) => inside.journal.say("kubelet", format_args!("pods use the network of this machine: {why}")),
+            }
             api_server = Some(SocketAddr::new(running.address, running.port));
             let why = if runtime == Runtime::Auto { " (no containerd found)" } else { "" };
             let what = format!("{} runtime{why}", process.name());
             (Arc::new(process), what)
         }
     };
-    let listener = TcpListener::bind(SocketAddr::new(running.address, 0)).await;
-    let listener = listener.map_err(|error| format!("the node cannot listen on {}: {error}", running.address))?;
+    let listener = TcpListener::bind(SocketAddr::new(address, 0)).await;
+    let listener = listener.map_err(|error| format!("the node cannot listen on {address}: {error}"))?;
     let port = listener.local_addr().map_err(|error| error.to_string())?.port();
     let client = inside.client(&format!("kubelet {name}"), inside::node(&name), "kubelet");
     let authorizer = Webhook::new(client.clone(), Arc::clone(&clock), &name);
@@ -126,21 +142,32 @@ async fn this_machine(
     let node = node
         .name(&name)
         .root_dir(&root)
-        .ips(addresses)
+        .ips(vec![address.to_string()])
+        .dns(dns)
         .port(port)
         .eviction(MEMORY_ONLY.parse()?)
         .runtime(runtime)
         .build();
     let server = KubeletServer::new(node.shared(), Arc::new(authorizer));
-    let tls = Arc::new(serving(running, &name)?);
+    let tls = Arc::new(serving(running, &name, address)?);
     tasks.spawn(server.serve(listener, Some(tls), stop.clone()));
     tasks.spawn(node.run(stop.clone()));
     Ok(format!("{name}, {what}"))
 }
 
+/// Networks of pods' own, where they are wanted and this machine allows it.
+fn pod_network(running: &Running, wanted: PodNetwork) -> Result<Network, String> {
+    if wanted == PodNetwork::Host {
+        return Err("--pod-network host".to_owned());
+    }
+    let real = SocketAddr::new(running.address, running.port);
+    let config = NetworkConfig { api_server: Some((running.service, real)), ..NetworkConfig::default() };
+    Network::open(config, Arc::new(RealClock::new()))
+}
+
 /// What the server of a node shows, and whom it believes.
-fn serving(running: &Running, name: &str) -> Result<rustls::ServerConfig, String> {
-    let address = running.address.to_string();
+fn serving(running: &Running, name: &str, address: IpAddr) -> Result<rustls::ServerConfig, String> {
+    let address = address.to_string();
     let request = pki::Request {
         common_name: &format!("system:node:{name}"),
         organizations: &["system:nodes"],

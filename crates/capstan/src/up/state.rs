@@ -18,7 +18,7 @@ use crate::server::{block_on, write_private};
 const FILE: &str = "up.json";
 
 /// How long a cluster has to end once it is told to: its pods end gracefully before it does.
-const ENDS_WITHIN: Duration = Duration::from_secs(60);
+const ENDS_WITHIN: Duration = Duration::from_secs(180);
 
 /// How often it is looked whether something has happened.
 const LOOK_EVERY: Duration = Duration::from_millis(20);

@@ -17,7 +17,7 @@ use k8s_openapi::{
 };
 
 use super::{
-    Node, SYNC_FREQUENCY,
+    Node, SHUTDOWN_GRACE_PERIOD, SYNC_FREQUENCY,
     dns::Dns,
     eviction::Thresholds,
     machine::{self, Signals},
@@ -50,6 +50,7 @@ pub struct NodeBuilder {
     thresholds: Thresholds,
     dns: Dns,
     api_server: Option<SocketAddr>,
+    shutdown_grace_period: Duration,
     log: Log,
 }
 
@@ -81,6 +82,7 @@ impl Node {
             thresholds: Thresholds::default(),
             dns: Dns::default(),
             api_server: None,
+            shutdown_grace_period: SHUTDOWN_GRACE_PERIOD,
             log: Arc::new(|_| {}),
         }
     }
@@ -171,10 +173,18 @@ impl NodeBuilder {
         self
     }
 
-    /// Where pods find the API server, for machines on which nothing leads from the addresses of Services to anywhere.
+    /// Where pods on the node's network find the API server, for machines on which nothing leads from the addresses of
+    /// Services to anywhere.
     #[must_use]
     pub fn api_server(mut self, address: SocketAddr) -> Self {
         self.api_server = Some(address);
+        self
+    }
+
+    /// The longest that its end waits for pods with longer grace periods; two minutes when not said.
+    #[must_use]
+    pub fn shutdown_grace_period(mut self, most: Duration) -> Self {
+        self.shutdown_grace_period = most;
         self
     }
 
@@ -239,6 +249,7 @@ impl NodeBuilder {
             dns: self.dns,
             api_server: self.api_server,
             log: self.log,
+            users: Mutex::default(),
             pods: Mutex::default(),
             usage: Mutex::default(),
             left_over: Mutex::default(),
@@ -253,6 +264,7 @@ impl NodeBuilder {
             static_pods: self.static_pods,
             signals: self.signals,
             thresholds: self.thresholds,
+            shutdown_grace_period: self.shutdown_grace_period,
         }
     }
 }

@@ -1,6 +1,9 @@
 //! Who resolves names for a pod: the cluster's servers, the node's, or its own. Pure, but for reading the node's file.
 
-use std::path::{Path, PathBuf};
+use std::{
+    net::IpAddr,
+    path::{Path, PathBuf},
+};
 
 use k8s_openapi::api::core::v1::Pod;
 
@@ -28,6 +31,22 @@ impl Default for Dns {
             cluster: Vec::new(),
             domain: "cluster.local".to_owned(),
             resolv_conf: Some(PathBuf::from("/etc/resolv.conf")),
+        }
+    }
+}
+
+/// Where systemd says who really resolves names, when the node asks it on the loopback.
+const SYSTEMD: &str = "/run/systemd/resolve/resolv.conf";
+
+impl Dns {
+    /// For pods that don't share the node's loopback: servers that listen there alone are none for them.
+    #[must_use]
+    pub fn without_loopback(self) -> Self {
+        let is_loopback = |server: &String| server.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+        let servers = Resolver::of_node(self.resolv_conf.as_deref()).servers;
+        match servers.iter().all(is_loopback) && Path::new(SYSTEMD).exists() {
+            true => Dns { resolv_conf: Some(SYSTEMD.into()), ..self },
+            false => self,
         }
     }
 }

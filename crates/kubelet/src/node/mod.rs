@@ -12,8 +12,10 @@ pub mod machine;
 mod probe;
 mod publish;
 pub mod register;
+mod sandbox;
 mod security;
 mod shared;
+mod shutdown;
 mod start;
 pub mod statics;
 pub(crate) mod storage;
@@ -36,7 +38,9 @@ use eviction::Thresholds;
 use images::ImageGc;
 use k8s_openapi::api::core::v1::{Node as NodeObject, Pod, Service};
 use register::{Health, NodeInfo};
+pub(crate) use shared::reference;
 pub use shared::{ContainerHandle, Log, PodHandle, Shared};
+pub use shutdown::SHUTDOWN_GRACE_PERIOD;
 use tokio::{sync::watch, task::JoinHandle};
 use worker::{Desired, Worker};
 
@@ -54,8 +58,6 @@ pub const SYNC_FREQUENCY: Duration = Duration::from_secs(60);
 const HOUSEKEEPING: Duration = Duration::from_secs(10);
 /// How often images are looked at.
 const IMAGE_GC: Duration = Duration::from_secs(300);
-/// The longest that the end of the node waits for the containers' ends.
-const MAX_SHUTDOWN: Duration = Duration::from_secs(30);
 
 /// A node that can be run.
 pub struct Node {
@@ -69,6 +71,7 @@ pub struct Node {
     static_pods: Option<PathBuf>,
     signals: Option<SignalSource>,
     thresholds: Thresholds,
+    shutdown_grace_period: Duration,
 }
 
 impl std::fmt::Debug for Node {
@@ -87,8 +90,8 @@ impl Node {
         self.shared.clone()
     }
 
-    /// Runs until it is told to stop; then the containers are ended, but the pods stay bound to the node and go on
-    /// when it is run again.
+    /// Runs until it is told to stop; then the containers are ended, each after its hook and within the grace period of
+    /// its pod, but the pods stay bound to the node and go on when it is run again.
     pub async fn run(self, stop: Stop) {
         let shared = self.shared.clone();
         let clock = shared.clock.clone();
@@ -192,7 +195,11 @@ impl Node {
         self.services.shut_down();
         self.nodes.shut_down();
         informers.iter().for_each(JoinHandle::abort);
-        self.shut_down(workers).await;
+        workers.values().for_each(|(_, task)| task.abort());
+        shutdown::end(&shared, self.shutdown_grace_period).await;
+        if let Err(error) = shared.runtime.close().await {
+            shared.log(&format!("cannot take away what pods shared: {error}"));
+        }
         shared.recorder.flush().await;
     }
 
@@ -365,40 +372,6 @@ impl Node {
         let (Some(namespace), Some(name)) = (&pod.metadata.namespace, &pod.metadata.name) else { return };
         let options = capstan_api::options::DeleteOptions { grace_period_seconds: Some(0), ..Default::default() };
         let _ = Api::<Pod>::namespaced(&self.shared.client, namespace).delete(name, &options).await;
-    }
-
-    /// Ends what runs, all at once and each within its grace period; what the API knows of the pods stays.
-    async fn shut_down(&self, workers: Workers) {
-        for (_, task) in workers.values() {
-            task.abort();
-        }
-        let handles: Vec<PodHandle> = self.shared.pods().values().cloned().collect();
-        let mut ends = Vec::new();
-        for handle in handles {
-            let spec = handle.pod.spec.as_ref();
-            let seconds = spec.and_then(|spec| spec.termination_grace_period_seconds).unwrap_or(30);
-            let grace = Duration::from_secs(u64::try_from(seconds).unwrap_or(0)).min(MAX_SHUTDOWN);
-            for container in handle.containers.into_values().filter(|container| container.running) {
-                let runtime = self.shared.runtime.clone();
-                ends.push(tokio::spawn(async move {
-                    let _ = runtime.stop_container(&container.id, grace).await;
-                    let _ = runtime.remove_container(&container.id).await;
-                }));
-            }
-            if let Some(sandbox) = handle.sandbox {
-                let runtime = self.shared.runtime.clone();
-                let before = std::mem::take(&mut ends);
-                ends.push(tokio::spawn(async move {
-                    for end in before {
-                        let _ = end.await;
-                    }
-                    let _ = runtime.stop_sandbox(&sandbox).await;
-                }));
-            }
-        }
-        for end in ends {
-            let _ = end.await;
-        }
     }
 }
 

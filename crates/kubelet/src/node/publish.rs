@@ -75,6 +75,12 @@ impl Publisher {
                 }
             }
         }
+        // Addresses are those of now: a pod that is run anew has others.
+        for list in ["podIPs", "hostIPs"] {
+            if let Some(addresses) = patch["status"].get_mut(list).and_then(Value::as_array_mut) {
+                addresses.push(json!({"$patch": "replace"}));
+            }
+        }
         let has = |kind: &str| status.conditions.iter().flatten().any(|condition| condition.type_ == kind);
         for kind in PASSING {
             if has(kind) {

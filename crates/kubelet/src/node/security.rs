@@ -1,69 +1,21 @@
-//! Who a pod and its containers are and what they may do, as the runtime is told.
+//! Who the containers of a pod are and what they may do, as the runtime is told.
 
 use std::path::Path;
 
 use k8s_openapi::api::core::v1::{
-    AppArmorProfile, Container, Pod, PodSecurityContext, PodSpec, SeccompProfile, SecurityContext,
+    AppArmorProfile, Container, Pod, PodSecurityContext, PodSpec, SELinuxOptions, SeccompProfile, SecurityContext,
 };
 
-use super::{
-    dns::{self, Resolver},
-    shared::Shared,
-};
-use crate::runtime::{ImageUser, Profile, SandboxConfig, Security};
-
-/// What the containers of a pod share.
-pub(super) fn sandbox(shared: &Shared, pod: &Pod, attempt: u32) -> SandboxConfig {
-    let spec = pod.spec.clone().unwrap_or_default();
-    let own = spec.security_context.clone().unwrap_or_default();
-    let meta = &pod.metadata;
-    let text = |field: &Option<String>| field.clone().unwrap_or_default();
-    let hostname = spec.hostname.clone().or_else(|| meta.name.clone()).unwrap_or_default();
-    let host_network = spec.host_network.unwrap_or(false);
-    let ports = spec.containers.iter().flat_map(|c| c.ports.iter().flatten()).filter_map(|port| {
-        let number = |n: i32| u16::try_from(n).ok();
-        let host = number(port.host_port.filter(|n| *n > 0)?)?;
-        let protocol = port.protocol.clone().unwrap_or_else(|| "TCP".to_owned());
-        Some((protocol, number(port.container_port)?, host, port.host_ip.clone().unwrap_or_default()))
-    });
-    let host_network = host_network || shared.runtime.shares_host_network();
-    let node = Resolver::of_node(shared.dns.resolv_conf.as_deref());
-    let (dns, warnings) = dns::of_pod(pod, &shared.dns, node, host_network);
-    for (reason, message) in warnings {
-        shared.event(pod, None, true, reason, message);
-    }
-    SandboxConfig {
-        namespace: text(&meta.namespace),
-        name: text(&meta.name),
-        uid: text(&meta.uid),
-        attempt,
-        hostname: hostname.chars().take(63).collect(),
-        labels: meta.labels.clone().unwrap_or_default(),
-        annotations: meta.annotations.clone().unwrap_or_default(),
-        log_directory: shared.log_dir(pod),
-        host_network,
-        host_pid: spec.host_pid.unwrap_or(false),
-        host_ipc: spec.host_ipc.unwrap_or(false),
-        share_process_namespace: spec.share_process_namespace.unwrap_or(false),
-        ports: ports.collect(),
-        dns,
-        handler: String::new(),
-        privileged: containers(&spec).any(|security| security.privileged == Some(true)),
-        user: own.run_as_user,
-        group: own.run_as_group,
-        groups: groups(&own),
-        sysctls: own.sysctls.into_iter().flatten().map(|sysctl| (sysctl.name, sysctl.value)).collect(),
-    }
-}
+use crate::runtime::{ImageUser, Profile, SeLinux, Security};
 
 /// What is said of each container of a pod, of whatever kind.
-fn containers(spec: &PodSpec) -> impl Iterator<Item = &SecurityContext> {
+pub(super) fn containers(spec: &PodSpec) -> impl Iterator<Item = &SecurityContext> {
     let usual = spec.init_containers.iter().flatten().chain(&spec.containers);
     let ephemeral = spec.ephemeral_containers.iter().flatten().map(|container| &container.security_context);
     usual.map(|container| &container.security_context).chain(ephemeral).flatten()
 }
 
-fn groups(of_pod: &PodSecurityContext) -> Vec<i64> {
+pub(super) fn groups(of_pod: &PodSecurityContext) -> Vec<i64> {
     of_pod.fs_group.into_iter().chain(of_pod.supplemental_groups.iter().flatten().copied()).collect()
 }
 
@@ -107,6 +59,8 @@ pub(super) fn security(
         user_name,
         group: own.run_as_group.or(of_pod.run_as_group),
         groups: groups(&of_pod),
+        strict_groups: of_pod.supplemental_groups_policy.as_deref() == Some("Strict"),
+        selinux: own.se_linux_options.or(of_pod.se_linux_options).map(selinux),
         privileged: own.privileged.unwrap_or(false),
         read_only_root: own.read_only_root_filesystem.unwrap_or(false),
         no_new_privileges: own.allow_privilege_escalation == Some(false),
@@ -116,6 +70,16 @@ pub(super) fn security(
         seccomp: seccomp.map(|profile| seccomp_profile(profile, root)).transpose()?.unwrap_or_default(),
         apparmor: apparmor.map(apparmor_profile).transpose()?,
     })
+}
+
+pub(super) fn selinux(options: SELinuxOptions) -> SeLinux {
+    let text = Option::unwrap_or_default;
+    SeLinux {
+        user: text(options.user),
+        role: text(options.role),
+        kind: text(options.type_),
+        level: text(options.level),
+    }
 }
 
 fn seccomp_profile(profile: SeccompProfile, root: &Path) -> Result<Profile, String> {
@@ -192,6 +156,11 @@ mod tests {
         let none = of(json!({}), json!({}), None).unwrap();
         assert_eq!((none.seccomp, none.apparmor, none.unmasked_proc), (Profile::Unconfined, None, false));
         of(json!({}), json!({"seccompProfile": {"type": "Localhost"}}), None).unwrap_err();
+        let of_pod = json!({"seLinuxOptions": {"level": "s0"}, "supplementalGroupsPolicy": "Strict"});
+        let inherited = of(of_pod.clone(), json!({}), None).unwrap();
+        assert_eq!((inherited.selinux.unwrap().level.as_str(), inherited.strict_groups), ("s0", true));
+        let own = of(of_pod, json!({"seLinuxOptions": {"type": "spc_t"}}), None).unwrap();
+        assert_eq!(own.selinux, Some(SeLinux { kind: "spc_t".into(), ..SeLinux::default() }));
     }
 
     #[test]

@@ -71,6 +71,8 @@ pub struct Shared {
     pub(crate) dns: Dns,
     pub(crate) api_server: Option<SocketAddr>,
     pub(crate) log: Log,
+    /// Who gives a pod users of its own holds this.
+    pub(crate) users: Mutex<()>,
     pub(crate) pods: Mutex<BTreeMap<String, PodHandle>>,
     pub(crate) usage: Mutex<Vec<ContainerStats>>,
     /// What an earlier life of the node has left, by the uid of the pod, until its worker takes it.
@@ -84,15 +86,15 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Shared {
-    /// The services, as pods are to be told of them.
-    pub(crate) fn services_for_pods(&self) -> Vec<Service> {
+    /// The services, as pods are to be told of them; those on the node's network are led to the API server themselves.
+    pub(crate) fn services_for_pods(&self, host_network: bool) -> Vec<Service> {
         let mut all: Vec<_> =
             self.services.list(&Selector::default()).iter().map(|service| (**service).clone()).collect();
         let is_own = |service: &&mut Service| {
             let (metadata, named) = (&service.metadata, |text: &Option<String>, name| text.as_deref() == Some(name));
             named(&metadata.namespace, "default") && named(&metadata.name, "kubernetes")
         };
-        if let Some(address) = self.api_server
+        if let Some(address) = self.api_server.filter(|_| host_network)
             && let Some(spec) = all.iter_mut().find(is_own).and_then(|service| service.spec.as_mut())
         {
             spec.cluster_ip = Some(address.ip().to_string());
@@ -164,19 +166,7 @@ impl Shared {
         reason: &str,
         message: String,
     ) {
-        let meta = &pod.metadata;
-        let text = |field: &Option<String>| field.clone().unwrap_or_default();
-        let mut reference =
-            ObjectReference::new("v1", "Pod", &text(&meta.namespace), &text(&meta.name)).with_uid(&text(&meta.uid));
-        reference.resource_version = text(&meta.resource_version);
-        if let Some((role, name)) = container {
-            let list = match role {
-                Role::Init | Role::Sidecar => "initContainers",
-                Role::Regular => "containers",
-                Role::Ephemeral => "ephemeralContainers",
-            };
-            reference = reference.with_field_path(&format!("spec.{list}{{{name}}}"));
-        }
+        let reference = reference(pod, container);
         let kind = if warning { EventType::Warning } else { EventType::Normal };
         self.recorder.event(&reference, kind, reason, message);
     }
@@ -192,4 +182,20 @@ impl Shared {
         let meta = &pod.metadata;
         self.root.join("logs").join(format!("{}_{}_{}", text(&meta.namespace), text(&meta.name), text(&meta.uid)))
     }
+}
+
+/// A pod, or one of its containers, as events name it.
+pub(crate) fn reference(pod: &Pod, container: Option<(Role, &str)>) -> ObjectReference {
+    let meta = &pod.metadata;
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
+    let mut reference =
+        ObjectReference::new("v1", "Pod", &text(&meta.namespace), &text(&meta.name)).with_uid(&text(&meta.uid));
+    reference.resource_version = text(&meta.resource_version);
+    let Some((role, name)) = container else { return reference };
+    let list = match role {
+        Role::Init | Role::Sidecar => "initContainers",
+        Role::Regular => "containers",
+        Role::Ephemeral => "ephemeralContainers",
+    };
+    reference.with_field_path(&format!("spec.{list}{{{name}}}"))
 }

@@ -3,15 +3,15 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use capstan_client::Api;
-use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod, Secret, VolumeMount};
 use tokio::sync::watch;
 
-use super::{dns::Resolver, security::security, shared::Shared};
+use super::{security::security, shared::Shared};
 use crate::{
     env::{self, Ingredients},
     lifecycle::{Role, StartFailure, since},
     qos::{qos_class, quantity, requested_milli},
-    runtime::{ContainerConfig, ImageRequest, Limits, Mount, RuntimeError, SandboxConfig},
+    runtime::{ContainerConfig, Features, ImageRequest, Limits, Mount, RuntimeError, SandboxConfig},
     volumes::{self, Prepared},
 };
 
@@ -180,7 +180,7 @@ impl Start {
             let found = Api::<Secret>::namespaced(&self.shared.client, namespace).get_opt(&name).await;
             all.secrets.insert(name, found.map_err(|error| error.to_string())?);
         }
-        all.services = self.shared.services_for_pods();
+        all.services = self.shared.services_for_pods(self.sandbox.1.host_network);
         all.volumes = self.volumes.iter().map(|(name, volume)| (name.clone(), volume.path.clone())).collect();
         Ok(all)
     }
@@ -194,7 +194,12 @@ impl Start {
             list.iter().flatten().map(|text| env::expand(text, lookup)).collect()
         };
         let user = shared.runtime.image_user(image_ref).await.map_err(|error| error.to_string())?;
-        let mut mounts = volumes::mounts(container, &self.volumes, &env)?;
+        let asks = |mount: &VolumeMount| mount.recursive_read_only.as_deref().is_some_and(|mode| mode != "Disabled");
+        let recursive = match container.volume_mounts.iter().flatten().any(asks) {
+            true => shared.runtime.features(&self.sandbox.1.handler).await.map_err(|e| e.to_string())?,
+            false => Features::default(),
+        };
+        let mut mounts = volumes::mounts(container, &self.volumes, &env, recursive.recursive_read_only)?;
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         let own = shared.pod_dir(uid).join("containers").join(&container.name);
         std::fs::create_dir_all(&own).map_err(|error| error.to_string())?;
@@ -213,12 +218,15 @@ impl Start {
             std::fs::write(&hosts, hosts_file(pod, &self.ips, &self.sandbox.1)).map_err(|error| error.to_string())?;
             mounts.push(Mount { container_path: "/etc/hosts".into(), host_path: hosts, ..Mount::default() });
         }
-        let dns = &self.sandbox.1.dns;
-        // An engine makes this file itself; without one the container sees the node's unless it gets its own.
-        if shared.runtime.shares_host_network() && *dns != Resolver::of_node(shared.dns.resolv_conf.as_deref()) {
+        // An engine makes this file itself.
+        if !shared.runtime.writes_resolv_conf() {
             let file = shared.pod_dir(uid).join("resolv.conf");
-            std::fs::write(&file, dns.text()).map_err(|error| error.to_string())?;
+            std::fs::write(&file, self.sandbox.1.dns.text()).map_err(|error| error.to_string())?;
             mounts.push(Mount { container_path: "/etc/resolv.conf".into(), host_path: file, ..Mount::default() });
+        }
+        // What is the node's own is for this pod alone, and labelled so.
+        for mount in &mut mounts {
+            mount.relabel = mount.host_path.starts_with(&shared.root);
         }
         let config = ContainerConfig {
             name: container.name.clone(),
@@ -286,11 +294,15 @@ fn hosts_file(pod: &Pod, ips: &[String], sandbox: &SandboxConfig) -> String {
         format!("# Kubernetes-managed hosts file (host network).\n{node}")
     } else {
         let mut text = "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost \
-             ip6-loopback\nfe00::\tip6-localnet\nfe00::\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\t\
+             ip6-loopback\nfe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\t\
              ip6-allrouters\n"
             .to_owned();
         for ip in ips {
-            text.push_str(&format!("{ip}\t{}\n", sandbox.hostname));
+            let name = &sandbox.hostname;
+            match sandbox.domain.as_str() {
+                "" => text.push_str(&format!("{ip}\t{name}\n")),
+                domain => text.push_str(&format!("{ip}\t{name}.{domain}\t{name}\n")),
+            }
         }
         text
     };

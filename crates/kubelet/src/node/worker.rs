@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, watch};
 use super::{
     probe::Target,
     publish::Publisher,
-    security,
+    sandbox,
     shared::{ContainerHandle, PodHandle, Shared},
     start::{Start, Started, limits, message_file},
 };
@@ -161,8 +161,7 @@ impl Worker {
             let _ = self.shared.runtime.stop_sandbox(&left.sandbox.id).await;
             return;
         }
-        self.sandbox =
-            Some((left.sandbox.id.clone(), security::sandbox(&self.shared, self.life.pod(), self.sandboxes)));
+        self.sandbox = Some((left.sandbox.id.clone(), sandbox::config(&self.shared, self.life.pod(), self.sandboxes)));
         let uid = self.life.pod().metadata.uid.clone().unwrap_or_default();
         for (index, id) in &resumed {
             let Some(record) = there.get(id) else { continue };
@@ -372,11 +371,15 @@ impl Worker {
             }
             Action::Prepare => self.prepare(),
             Action::CreateSandbox => {
-                let config = security::sandbox(&self.shared, self.life.pod(), self.sandboxes);
+                let pod = self.life.pod().clone();
+                let mut config = sandbox::config(&shared, &pod, self.sandboxes);
                 self.sandboxes += 1;
                 tokio::spawn(async move {
-                    let made = shared.runtime.run_sandbox(&config).await;
-                    let made = made.map(|sandbox| (sandbox.id, sandbox.ips)).map_err(|error| error.to_string());
+                    let made = match sandbox::complete(&shared, &pod, &mut config).await {
+                        Ok(()) => shared.runtime.run_sandbox(&config).await.map_err(|error| error.to_string()),
+                        Err(error) => Err(error),
+                    };
+                    let made = made.map(|sandbox| (sandbox.id, sandbox.ips));
                     let _ = reports.send(Report::Sandbox(made, Box::new(config))).await;
                 });
             }
@@ -552,7 +555,8 @@ async fn until_stopped<'a>(
     }
 }
 
-async fn pre_stop(target: &Target, pod: &Pod, role: Role, hook: &LifecycleHandler, grace: Duration) {
+/// Runs a hook, for as long as the container has.
+pub(super) async fn pre_stop(target: &Target, pod: &Pod, role: Role, hook: &LifecycleHandler, grace: Duration) {
     let shared = &target.shared;
     let done = tokio::select! {
         done = target.hook(pod, hook) => done,

@@ -58,6 +58,10 @@ pub struct SandboxConfig {
     pub attempt: u32,
     /// Its name for itself.
     pub hostname: String,
+    /// The domain that it is found in; empty for none.
+    pub domain: String,
+    /// Its name for itself has the domain in it.
+    pub fqdn_as_hostname: bool,
     /// Labels of the pod.
     pub labels: BTreeMap<String, String>,
     /// Annotations of the pod.
@@ -86,8 +90,47 @@ pub struct SandboxConfig {
     pub group: Option<i64>,
     /// Further groups.
     pub groups: Vec<i64>,
+    /// The groups that the image has for its user don't count.
+    pub strict_groups: bool,
+    /// What it is for SELinux; the runtime decides when not said.
+    pub selinux: Option<SeLinux>,
+    /// The first of the node's users that are its own, [`USER_IDS`] of them; none for the node's.
+    pub users: Option<u32>,
     /// Settings of the kernel that are its own.
     pub sysctls: BTreeMap<String, String>,
+}
+
+impl SandboxConfig {
+    /// What the kernel is told that the machine is called.
+    #[must_use]
+    pub fn node_name(&self) -> String {
+        if self.fqdn_as_hostname { format!("{}.{}", self.hostname, self.domain) } else { self.hostname.clone() }
+    }
+}
+
+/// How many users and groups a pod has that has its own.
+pub const USER_IDS: u32 = 65_536;
+
+/// A context of SELinux.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SeLinux {
+    /// The user.
+    pub user: String,
+    /// The role.
+    pub role: String,
+    /// The type.
+    pub kind: String,
+    /// The level.
+    pub level: String,
+}
+
+/// What a runtime can do besides, for pods of one handler.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Features {
+    /// What is mounted in a volume can be made read-only with it.
+    pub recursive_read_only: bool,
+    /// Pods can have users of their own.
+    pub user_namespaces: bool,
 }
 
 /// A sandbox that is there.
@@ -110,6 +153,24 @@ pub struct Mount {
     pub read_only: bool,
     /// An image whose files these are, instead of the node's.
     pub image: Option<MountImage>,
+    /// Which later mounts are seen on the other side.
+    pub propagation: Propagation,
+    /// What is mounted in it is read-only too.
+    pub recursive_read_only: bool,
+    /// It is this pod's alone, and gets its label where SELinux is.
+    pub relabel: bool,
+}
+
+/// Whether what is mounted later in a volume, on the node or in the container, is seen by the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Propagation {
+    /// By neither.
+    #[default]
+    Private,
+    /// By the container.
+    HostToContainer,
+    /// By both.
+    Bidirectional,
 }
 
 /// The files of an image at a place in the container.
@@ -155,6 +216,10 @@ pub struct Security {
     pub group: Option<i64>,
     /// Further groups.
     pub groups: Vec<i64>,
+    /// The groups that the image has for its user don't count.
+    pub strict_groups: bool,
+    /// What it is for SELinux; the runtime decides when not said.
+    pub selinux: Option<SeLinux>,
     /// May do everything.
     pub privileged: bool,
     /// Its own files are read-only too.
@@ -412,9 +477,19 @@ pub trait Runtime: fmt::Debug + Send + Sync + 'static {
         false
     }
 
+    /// Whether it makes the `resolv.conf` of containers itself.
+    fn writes_resolv_conf(&self) -> bool {
+        true
+    }
+
     /// Whether it begins logs anew by itself when they have grown too large.
     fn rotates_logs(&self) -> bool {
         false
+    }
+
+    /// What it can do besides for pods of a RuntimeClass' handler, or of none.
+    fn features<'a>(&'a self, _handler: &'a str) -> Answer<'a, Features> {
+        Box::pin(async { Ok(Features::default()) })
     }
 
     /// Nothing if it can run containers, or why not.
@@ -436,6 +511,11 @@ pub trait Runtime: fmt::Debug + Send + Sync + 'static {
 
     /// Ends all that runs in a sandbox and takes it away.
     fn stop_sandbox<'a>(&'a self, sandbox: &'a str) -> Answer<'a, ()>;
+
+    /// The node ends: what it has for all pods together, and not for later, goes.
+    fn close(&self) -> Answer<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
 
     /// Makes a container that does not run yet; its id.
     fn create_container<'a>(

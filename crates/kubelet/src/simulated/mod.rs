@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use capstan_client::{Client, SharedInformerFactory, reflector::machine::Config};
 use capstan_clock::{SharedClock, SharedIds};
-use capstan_runtime::Stop;
+use capstan_runtime::{EventRecorder, Stop};
 use k8s_openapi::api::core::v1::Pod;
 use pods::Pods;
 pub use rules::{Delay, EXIT_CODE, RUN_FOR, START_DELAY, Stage, default_stages, stage};
@@ -39,6 +39,7 @@ pub struct Nodes {
     capacity: BTreeMap<String, String>,
     labels: BTreeMap<String, String>,
     informers: Option<Arc<SharedInformerFactory>>,
+    events: bool,
 }
 
 impl std::fmt::Debug for Nodes {
@@ -61,6 +62,7 @@ impl Nodes {
             capacity: capacity.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
             labels: BTreeMap::from([("type".to_owned(), "simulated".to_owned())]),
             informers: None,
+            events: false,
         }
     }
 
@@ -68,6 +70,14 @@ impl Nodes {
     #[must_use]
     pub fn informers(mut self, informers: Arc<SharedInformerFactory>) -> Self {
         self.informers = Some(informers);
+        self
+    }
+
+    /// Tells by Events what happens to pods; nothing is told when not said, because with many pods it is most of what
+    /// is written.
+    #[must_use]
+    pub fn events(mut self) -> Self {
+        self.events = true;
         self
     }
 
@@ -120,7 +130,10 @@ impl Nodes {
         let changed = Dirty::of(&informer);
         factory.start();
         let keeping = tokio::spawn(self.clone().keep_nodes());
+        let recorder = || EventRecorder::new(&self.client, "kubelet", self.clock.clone(), self.ids.clone());
+        let recorder = self.events.then(recorder);
         let pods = Pods::new(self.client, self.clock, self.ids, self.stages, self.names, informer.lister());
+        let pods = pods.recorder(recorder);
         tokio::select! {
             () = pods.run(&changed) => {}
             () = stop.stopped() => {}

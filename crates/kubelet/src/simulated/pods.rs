@@ -10,6 +10,7 @@ use std::{
 use capstan_api::options::{DeleteOptions, Preconditions};
 use capstan_client::{Api, Client, Lister, Patch};
 use capstan_clock::{SharedClock, SharedIds, Timestamp};
+use capstan_runtime::{EventRecorder, EventType};
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -18,6 +19,7 @@ use super::{Stage, address, stage};
 use crate::{
     dirty::Dirty,
     lifecycle::{Action, Exit, Input, Lifecycle, Outcome, plus, since},
+    node::reference,
 };
 
 /// How many writes may be under way at once.
@@ -66,6 +68,8 @@ pub(super) struct Pods {
     /// Whose status is to be written, in order.
     backlog: VecDeque<Arc<str>>,
     writing: usize,
+    /// Who is told what happens, if anybody.
+    recorder: Option<EventRecorder>,
 }
 
 impl Pods {
@@ -92,7 +96,12 @@ impl Pods {
             addresses: 1,
             backlog: VecDeque::new(),
             writing: 0,
+            recorder: None,
         }
+    }
+
+    pub(super) fn recorder(self, recorder: Option<EventRecorder>) -> Self {
+        Pods { recorder, ..self }
     }
 
     pub(super) async fn run(mut self, changed: &Dirty) {
@@ -187,7 +196,11 @@ impl Pods {
             let Some(later) = self.later.remove(&number) else { continue };
             if let Some(entry) = self.entries.get_mut(&later.uid) {
                 match later.input {
-                    Some(input) => drop(entry.life.handle(input, now)),
+                    Some(input) => {
+                        for action in entry.life.handle(input, now) {
+                            tell(self.recorder.as_ref(), &entry.life, &action);
+                        }
+                    }
                     None => entry.wake = None,
                 }
                 self.go_on(&later.uid, now);
@@ -211,6 +224,7 @@ impl Pods {
                 break;
             }
             for action in actions {
+                tell(self.recorder.as_ref(), &entry.life, &action);
                 let at_once = match action {
                     Action::Event { .. } => None,
                     Action::Prepare => Some(Input::Prepared),
@@ -333,5 +347,29 @@ impl Pods {
                 self.at(retry_at, &done.uid, None);
             }
         }
+    }
+}
+
+/// Tells of what is done with a pod, as a node would.
+fn tell(recorder: Option<&EventRecorder>, life: &Lifecycle, action: &Action) {
+    let Some(recorder) = recorder else { return };
+    let of = |index: usize| Some((life.role(index)?, life.container(index)?));
+    let event = |container: Option<usize>, warning: bool, reason: &str, message: &str| {
+        let container = container.and_then(of).map(|(role, spec)| (role, spec.name.as_str()));
+        let kind = if warning { EventType::Warning } else { EventType::Normal };
+        recorder.event(&reference(life.pod(), container), kind, reason, message);
+    };
+    match action {
+        Action::Event { container, warning, reason, message } => event(*container, *warning, reason, message),
+        Action::Start { container, .. } => {
+            let image = of(*container).and_then(|(_, spec)| spec.image.clone()).unwrap_or_default();
+            let pulled = format!("Container image \"{image}\" already present on machine");
+            for (reason, message) in
+                [("Pulled", pulled.as_str()), ("Created", "Container created"), ("Started", "Container started")]
+            {
+                event(Some(*container), false, reason, message);
+            }
+        }
+        _ => {}
     }
 }

@@ -12,13 +12,13 @@ use std::{
 
 use capstan_client::{Api, Client};
 use capstan_clock::{SharedClock, SharedIds, Timestamp};
-use k8s_openapi::api::core::v1::{Container, PersistentVolume, PersistentVolumeClaim, Pod, Volume};
+use k8s_openapi::api::core::v1::{Container, PersistentVolume, PersistentVolumeClaim, Pod, Volume, VolumeMount};
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::{
     downward::Facts,
     env::expand,
-    runtime::{Mount, MountImage},
+    runtime::{Mount, MountImage, Propagation},
 };
 
 /// A volume that is at its place.
@@ -232,7 +232,30 @@ fn host_path(path: &Path, kind: &str) -> Result<(), String> {
     }
 }
 
-/// The mounts of a container, with sub-paths made and checked.
+/// Whether what is mounted in a volume is read-only with it; `possible` is whether the runtime can do that.
+fn recursive_read_only(mount: &VolumeMount, possible: bool) -> Result<bool, String> {
+    let name = &mount.name;
+    let mode = match mount.recursive_read_only.as_deref() {
+        None | Some("Disabled") => return Ok(false),
+        Some(mode) => mode,
+    };
+    let asked = format!("volume \"{name}\" requested recursive read-only mode, but it is not");
+    if mount.read_only != Some(true) {
+        return Err(format!("{asked} read-only"));
+    }
+    if let Some(other) = mount.mount_propagation.as_deref().filter(|mode| *mode != "None") {
+        return Err(format!("{asked} compatible with propagation \"{other}\""));
+    }
+    match mode {
+        "IfPossible" => Ok(possible),
+        "Enabled" if possible => Ok(true),
+        "Enabled" => Err(format!("{asked} supported by the runtime")),
+        other => Err(format!("unknown recursive read-only mode \"{other}\"")),
+    }
+}
+
+/// The mounts of a container, with sub-paths made and checked; `recursive` is whether the runtime can make all that is
+/// mounted in a volume read-only.
 ///
 /// # Errors
 /// In the words of a `CreateContainerConfigError`.
@@ -240,6 +263,7 @@ pub fn mounts(
     container: &Container,
     volumes: &BTreeMap<String, Prepared>,
     env: &[(String, String)],
+    recursive: bool,
 ) -> Result<Vec<Mount>, String> {
     let mut all = Vec::new();
     for mount in container.volume_mounts.iter().flatten() {
@@ -284,7 +308,54 @@ pub fn mounts(
         }
         let absolute = Path::new("/").join(&mount.mount_path);
         let read_only = volume.read_only || mount.read_only.unwrap_or(false);
-        all.push(Mount { container_path: absolute, host_path: path, read_only, image });
+        let propagation = match mount.mount_propagation.as_deref() {
+            None | Some("None") => Propagation::Private,
+            Some("HostToContainer") => Propagation::HostToContainer,
+            Some("Bidirectional") => Propagation::Bidirectional,
+            Some(other) => return Err(format!("invalid MountPropagation mode: \"{other}\"")),
+        };
+        all.push(Mount {
+            container_path: absolute,
+            host_path: path,
+            read_only,
+            image,
+            propagation,
+            recursive_read_only: recursive_read_only(mount, recursive)?,
+            relabel: false,
+        });
     }
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn read_only_all_the_way_down() {
+        let check = |mount: serde_json::Value, possible: bool, expected: Result<bool, &str>| {
+            let mut mount = mount;
+            mount["name"] = json!("v");
+            mount["mountPath"] = json!("/v");
+            let found = recursive_read_only(&serde_json::from_value(mount.clone()).unwrap(), possible);
+            assert_eq!(
+                found.as_ref().map_err(|error| error.rsplit("it is not ").next().unwrap()),
+                expected.as_ref().map_err(|e| *e),
+                "{mount}"
+            );
+        };
+        let mount = |mode: &str| json!({"readOnly": true, "recursiveReadOnly": mode});
+        check(json!({"readOnly": true}), true, Ok(false));
+        check(mount("Disabled"), true, Ok(false));
+        check(mount("IfPossible"), true, Ok(true));
+        check(mount("IfPossible"), false, Ok(false));
+        check(mount("Enabled"), true, Ok(true));
+        check(mount("Enabled"), false, Err("supported by the runtime"));
+        check(json!({"recursiveReadOnly": "Enabled"}), true, Err("read-only"));
+        let mut propagated = mount("Enabled");
+        propagated["mountPropagation"] = json!("HostToContainer");
+        check(propagated, true, Err("compatible with propagation \"HostToContainer\""));
+    }
 }

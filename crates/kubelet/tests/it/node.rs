@@ -210,3 +210,40 @@ async fn who_it_is_and_what_it_sees_is_as_the_pod_says() {
     }
     world.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_handlers_and_users_are_as_the_pod_says() {
+    let Some(world) = World::new("names").await else { return };
+    let script = "hostname; echo $HOSTNAME";
+    let container = json!([{"name": "c", "image": "busybox", "command": sh(script)}]);
+    let spec = |extra: Value| {
+        let mut spec = json!({"restartPolicy": "Never", "automountServiceAccountToken": false,
+            "containers": container});
+        spec.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        spec
+    };
+    world.create("plain", spec(json!({"hostname": "host", "subdomain": "sub"}))).await;
+    world.create("full", spec(json!({"hostname": "host", "subdomain": "sub", "setHostnameAsFQDN": true}))).await;
+    let long = json!({"subdomain": "s".repeat(50), "setHostnameAsFQDN": true});
+    world.create("long", spec(long)).await;
+    world.create("users", spec(json!({"hostUsers": false}))).await;
+    let class = json!({"metadata": {"name": "other"}, "handler": "kata"});
+    let classes = Api::<k8s_openapi::api::node::v1::RuntimeClass>::all(&world.client);
+    classes.create(&serde_json::from_value(class).unwrap()).await.unwrap();
+    world.create("class", spec(json!({"runtimeClassName": "other"}))).await;
+
+    world.until("plain", |pod| phase(pod) == "Succeeded").await;
+    let fqdn = "host.sub.default.svc.cluster.local";
+    assert_eq!(world.log("plain", "c", 0).lines().collect::<Vec<_>>(), ["host", "host"]);
+    world.until("full", |pod| phase(pod) == "Succeeded").await;
+    assert_eq!(world.log("full", "c", 0).lines().collect::<Vec<_>>(), [fqdn, fqdn]);
+    for (pod, why) in [
+        ("long", "is too long (64 characters is the max, 81 characters requested)"),
+        ("users", "can't set `spec.hostUsers: false`, runtime does not support user namespaces"),
+        ("class", "no runtime for \"kata\" is configured"),
+    ] {
+        let said = world.event(pod, "FailedCreatePodSandBox").await;
+        assert!(said.starts_with("Failed to create pod sandbox: ") && said.contains(why), "{said}");
+    }
+    world.end().await;
+}

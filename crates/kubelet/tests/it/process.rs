@@ -4,8 +4,8 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use capstan_clock::{Ids as _, OsIds, RealClock};
 use capstan_kubelet::runtime::{
-    ContainerConfig, ExecConfig, ImageRequest, Limits, Mount, Runtime, SandboxConfig, Streaming, TerminalSize,
-    process::Process,
+    ContainerConfig, ExecConfig, ImageRequest, Limits, Mount, Propagation, Runtime, SandboxConfig, Streaming,
+    TerminalSize, process::Process,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -80,7 +80,7 @@ async fn a_container_has_its_own_processes_files_and_name() {
         container_path: container_path.into(),
         host_path: volume.clone(),
         read_only,
-        image: None,
+        ..Mount::default()
     };
     let mut config = script(
         "echo pid $$; hostname; cat /var/run/secrets/it/greeting; touch /var/run/secrets/it/x 2>&1 || echo read-only; \
@@ -100,6 +100,40 @@ async fn a_container_has_its_own_processes_files_and_name() {
     assert!(lines[7].parse::<u32>().unwrap() < 6, "{log}");
     assert!(volume.join("written").exists(), "a volume can be written");
     assert!(!Path::new("/etc/capstan-was-here").exists(), "the node's files cannot");
+}
+
+#[tokio::test]
+async fn what_the_node_mounts_later_is_seen_where_it_is_asked_for() {
+    use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, unmount};
+    let Some(world) = World::new("follows").await else { return };
+    let volume = world.dir.join("volume");
+    std::fs::create_dir_all(volume.join("later")).unwrap();
+    let shared = mount_bind(&volume, &volume).and_then(|()| mount_change(&volume, MountPropagationFlags::SHARED));
+    if shared.is_err() {
+        eprintln!("skipped: this machine does not let us mount");
+        return;
+    }
+    let at = |container_path: &str, propagation| Mount {
+        container_path: container_path.into(),
+        host_path: volume.clone(),
+        propagation,
+        ..Mount::default()
+    };
+    let mut config = script("touch /alone/up; while :; do sleep 0.05; done");
+    config.mounts = vec![at("/follows", Propagation::HostToContainer), at("/alone", Propagation::Private)];
+    let id = world.start(config).await;
+    let later = volume.join("later");
+    mount("tmpfs", &later, "tmpfs", MountFlags::empty(), None).unwrap();
+    std::fs::write(later.join("file"), "").unwrap();
+    let seen = world.exec(&id, "ls /follows/later; ls /alone/later").await;
+    world.runtime.stop_container(&id, Duration::ZERO).await.unwrap();
+    for path in [&later, &volume] {
+        unmount(path, UnmountFlags::DETACH).unwrap();
+    }
+    assert_eq!(seen, (0, "file\n".to_owned()));
+    let both = ContainerConfig { mounts: vec![at("/both", Propagation::Bidirectional)], ..script("true") };
+    let refused = world.runtime.create_container(&world.sandbox, &world.pod, &both).await.unwrap_err();
+    assert!(refused.to_string().contains("no Bidirectional mount propagation"), "{refused}");
 }
 
 #[tokio::test]

@@ -125,3 +125,32 @@ async fn what_they_use_follows_from_their_pods() {
     stopper.stop();
     task.await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_tell_what_happens_when_they_are_wanted() {
+    let server = Server::start(Arc::new(Memory::new(Options::default())), Config::default()).await.unwrap();
+    let client = Client::from_service(server.as_user(UserInfo::new("admin", ["system:masters"])));
+    let (stopper, stop) = Stopper::new();
+    let nodes = Nodes::new(client.clone(), Arc::new(RealClock::new()), Arc::new(OsIds), vec!["node-0".to_owned()]);
+    let task = tokio::spawn(nodes.events().run(stop));
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "node-0", "automountServiceAccountToken": false,
+        "serviceAccountName": "default", "containers": [{"name": "c", "image": "x:v1"}]}});
+    let account = serde_json::from_value(json!({"metadata": {"name": "default"}})).unwrap();
+    Api::<k8s_openapi::api::core::v1::ServiceAccount>::namespaced(&client, "default").create(&account).await.unwrap();
+    let pods = Api::<Pod>::namespaced(&client, "default");
+    pods.create(&serde_json::from_value(pod).unwrap()).await.unwrap();
+    let events = Api::<k8s_openapi::api::core::v1::Event>::namespaced(&client, "default");
+    let reasons = async || -> Vec<String> {
+        let all = events.list(&ListOptions::default()).await.unwrap().items;
+        let of_pod = all.into_iter().filter(|event| event.involved_object.name.as_deref() == Some("p"));
+        of_pod.filter_map(|event| event.reason).collect()
+    };
+    loop {
+        let said = reasons().await;
+        if ["Pulled", "Created", "Started"].into_iter().all(|reason| said.iter().any(|one| one == reason)) {
+            break;
+        }
+    }
+    stopper.stop();
+    task.await.unwrap();
+}

@@ -12,7 +12,7 @@ use capstan_client::{
     Api, Client, Event,
     beat::{Either, race},
 };
-use capstan_clock::{Clock as _, Ids as _, OsIds, RealClock};
+use capstan_clock::{Clock as _, Ids as _, OsIds, RealClock, SharedClock};
 use capstan_kubelet::{
     node::{Node, NodeBuilder, Shared, machine::Signals},
     runtime::{Runtime, process::Process},
@@ -88,8 +88,12 @@ pub(crate) fn build(client: &Client, dir: &Path, runtime: Arc<dyn Runtime>) -> N
     builder(client, dir, runtime).build()
 }
 
-fn builder(client: &Client, dir: &Path, runtime: Arc<dyn Runtime>) -> NodeBuilder {
-    Node::builder(client.clone(), Arc::new(RealClock::new()), Arc::new(OsIds))
+pub(crate) fn builder(client: &Client, dir: &Path, runtime: Arc<dyn Runtime>) -> NodeBuilder {
+    builder_on(Arc::new(RealClock::new()), client, dir, runtime)
+}
+
+pub(crate) fn builder_on(clock: SharedClock, client: &Client, dir: &Path, runtime: Arc<dyn Runtime>) -> NodeBuilder {
+    Node::builder(client.clone(), clock, Arc::new(OsIds))
         .name("node-1")
         .root_dir(dir)
         .runtime(runtime)
@@ -133,7 +137,16 @@ impl World {
         Some(World::built(dir, |client, dir| builder(&client, dir, runtime).port(port).build()).await)
     }
 
-    async fn built(dir: Temporary, build: impl FnOnce(Client, &Path) -> Node) -> Self {
+    pub(crate) async fn built(dir: Temporary, build: impl FnOnce(Client, &Path) -> Node) -> Self {
+        World::built_on(dir, Arc::new(RealClock::new()), build).await
+    }
+
+    /// A world whose server has this clock.
+    pub(crate) async fn built_on(
+        dir: Temporary,
+        clock: SharedClock,
+        build: impl FnOnce(Client, &Path) -> Node,
+    ) -> Self {
         let mut tokens = StaticTokens::default();
         tokens.insert(TOKEN, UserInfo::new("admin", ["system:masters"]));
         let by_ip = KubeletClient::new(None, None).unwrap().prefer_addresses(vec!["InternalIP".to_owned()]);
@@ -141,6 +154,7 @@ impl World {
             token_issuer: Some(issuer()),
             authentication: authentication::Config { static_tokens: Some(tokens), ..authentication::Config::default() },
             kubelet_client: Some(by_ip),
+            clock,
             ..Config::default()
         };
         let server = Server::start(Arc::new(Memory::new(Options::default())), config).await.unwrap();

@@ -5,7 +5,9 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use super::{CONTAINER_NAME, POD_UID, wire};
 use crate::{
     node::dns::Resolver,
-    runtime::{CPU_PERIOD, ContainerConfig, ContainerRecord, Limits, Profile, SandboxConfig},
+    runtime::{
+        CPU_PERIOD, ContainerConfig, ContainerRecord, Limits, Profile, Propagation, SandboxConfig, SeLinux, USER_IDS,
+    },
 };
 
 /// What a container doesn't see of the kernel's files.
@@ -46,6 +48,21 @@ fn profile(profile: &Profile) -> wire::SecurityProfile {
     wire::SecurityProfile { profile_type, localhost_ref }
 }
 
+fn selinux(options: &SeLinux) -> wire::SeLinuxOption {
+    let SeLinux { user, role, kind, level } = options.clone();
+    wire::SeLinuxOption { user, role, kind, level }
+}
+
+/// How the users of a pod that has its own are the node's.
+fn users(config: &SandboxConfig) -> Vec<wire::IdMapping> {
+    config.users.map(|host_id| wire::IdMapping { host_id, container_id: 0, length: USER_IDS }).into_iter().collect()
+}
+
+/// Whether this machine has SELinux, so that files need labels.
+fn has_selinux() -> bool {
+    std::path::Path::new("/sys/fs/selinux/enforce").exists()
+}
+
 fn namespaces(config: &SandboxConfig) -> wire::NamespaceOption {
     let node = |yes: bool, otherwise: i32| if yes { wire::NODE } else { otherwise };
     let pid = if config.share_process_namespace { wire::POD } else { wire::CONTAINER };
@@ -53,6 +70,11 @@ fn namespaces(config: &SandboxConfig) -> wire::NamespaceOption {
         network: node(config.host_network, wire::POD),
         pid: node(config.host_pid, pid),
         ipc: node(config.host_ipc, wire::POD),
+        userns_options: Some(wire::UserNamespace {
+            mode: node(config.users.is_none(), wire::POD),
+            uids: users(config),
+            gids: users(config),
+        }),
     }
 }
 
@@ -80,7 +102,7 @@ pub(super) fn sandbox_config(config: &SandboxConfig) -> wire::PodSandboxConfig {
             namespace: config.namespace.clone(),
             attempt: config.attempt,
         }),
-        hostname: if config.host_network { String::new() } else { config.hostname.clone() },
+        hostname: if config.host_network { String::new() } else { config.node_name() },
         log_directory: config.log_directory.display().to_string(),
         dns_config: dns,
         port_mappings: ports.collect(),
@@ -91,6 +113,8 @@ pub(super) fn sandbox_config(config: &SandboxConfig) -> wire::PodSandboxConfig {
                 namespace_options: Some(namespaces(config)),
                 run_as_user: config.user.map(number),
                 supplemental_groups: config.groups.clone(),
+                supplemental_groups_policy: i32::from(config.strict_groups),
+                selinux_options: config.selinux.as_ref().map(selinux),
                 privileged: config.privileged,
                 run_as_group: config.group.map(number),
                 // What a sandbox itself runs needs no more, whatever its containers are allowed.
@@ -144,6 +168,15 @@ pub(super) fn container_config(pod: &SandboxConfig, config: &ContainerConfig) ->
                 container_path: mount.container_path.display().to_string(),
                 host_path: mount.host_path.display().to_string(),
                 readonly: mount.read_only,
+                selinux_relabel: mount.relabel && has_selinux(),
+                propagation: match mount.propagation {
+                    Propagation::Private => 0,
+                    Propagation::HostToContainer => 1,
+                    Propagation::Bidirectional => 2,
+                },
+                uid_mappings: users(pod),
+                gid_mappings: users(pod),
+                recursive_read_only: mount.recursive_read_only,
                 image: mount.image.as_ref().map(|image| wire::ImageSpec {
                     image: image.image_ref.clone(),
                     user_specified_image: image.image.clone(),
@@ -169,6 +202,8 @@ pub(super) fn container_config(pod: &SandboxConfig, config: &ContainerConfig) ->
                 run_as_group: security.group.map(number),
                 readonly_rootfs: security.read_only_root,
                 supplemental_groups: security.groups.clone(),
+                supplemental_groups_policy: i32::from(security.strict_groups),
+                selinux_options: security.selinux.as_ref().map(selinux),
                 no_new_privs: security.no_new_privileges,
                 run_as_username: security.user_name.clone(),
                 // The engine hides and protects what it is told to, and nothing else.

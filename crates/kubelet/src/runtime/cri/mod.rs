@@ -21,8 +21,8 @@ use tonic::{
 use wire::Call;
 
 use super::{
-    Answer, ContainerConfig, ContainerRecord, ContainerStats, ExecConfig, ImageRecord, ImageRequest, ImageUser, Images,
-    LeftOver, Limits, Runtime, RuntimeError, Sandbox, SandboxConfig, Streaming,
+    Answer, ContainerConfig, ContainerRecord, ContainerStats, ExecConfig, Features, ImageRecord, ImageRequest,
+    ImageUser, Images, LeftOver, Limits, Runtime, RuntimeError, Sandbox, SandboxConfig, Streaming,
 };
 use crate::lifecycle::Exit;
 
@@ -136,6 +136,18 @@ impl Runtime for Cri {
                 Some(condition) => Err(RuntimeError::Failed(format!("{}: {}", condition.reason, condition.message))),
                 None => Ok(()),
             }
+        })
+    }
+
+    fn features<'a>(&'a self, handler: &'a str) -> Answer<'a, Features> {
+        Box::pin(async move {
+            let handlers = self.call(wire::StatusRequest { verbose: false }).await?.runtime_handlers;
+            let found = handlers.into_iter().find(|one| one.name == handler).and_then(|one| one.features);
+            let found = found.unwrap_or_default();
+            Ok(Features {
+                recursive_read_only: found.recursive_read_only_mounts,
+                user_namespaces: found.user_namespaces,
+            })
         })
     }
 

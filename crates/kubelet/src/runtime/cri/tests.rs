@@ -20,7 +20,7 @@ use tokio::net::UnixListener;
 
 use super::*;
 use crate::{
-    runtime::{Mount, MountImage, Profile, Security},
+    runtime::{Mount, MountImage, Profile, Propagation, SeLinux, Security},
     testing::temporary,
 };
 
@@ -155,6 +155,64 @@ fn what_a_sandbox_may_do() {
     assert_eq!((security.run_as_user.unwrap().value, security.supplemental_groups), (7, vec![8]));
     assert_eq!(security.seccomp.unwrap().profile_type, 0, "whatever its containers may do");
     assert_eq!(linux.sysctls, sysctls.into());
+}
+
+#[test]
+fn users_groups_labels_and_mounts() {
+    let selinux = Some(SeLinux { kind: "spc_t".into(), level: "s0:c1".into(), ..SeLinux::default() });
+    let pod = SandboxConfig {
+        hostname: "h".into(),
+        domain: "sub.ns.svc.cluster.local".into(),
+        fqdn_as_hostname: true,
+        users: Some(131_072),
+        strict_groups: true,
+        selinux: selinux.clone(),
+        ..SandboxConfig::default()
+    };
+    let mount = Mount {
+        propagation: Propagation::HostToContainer,
+        read_only: true,
+        recursive_read_only: true,
+        ..Mount::default()
+    };
+    let both = Mount { propagation: Propagation::Bidirectional, ..Mount::default() };
+    let security = Security { strict_groups: true, selinux, ..Security::default() };
+    let config = ContainerConfig { security, mounts: vec![mount, both], ..ContainerConfig::default() };
+    let mapping = wire::IdMapping { host_id: 131_072, container_id: 0, length: 65_536 };
+    let users = wire::UserNamespace { mode: wire::POD, uids: vec![mapping.clone()], gids: vec![mapping.clone()] };
+    let label = wire::SeLinuxOption { kind: "spc_t".into(), level: "s0:c1".into(), ..wire::SeLinuxOption::default() };
+
+    let sandbox = sandbox_config(&pod);
+    assert_eq!(sandbox.hostname, "h.sub.ns.svc.cluster.local");
+    let of_sandbox = sandbox.linux.unwrap().security_context.unwrap();
+    assert_eq!(of_sandbox.namespace_options.unwrap().userns_options, Some(users.clone()));
+    assert_eq!((of_sandbox.supplemental_groups_policy, of_sandbox.selinux_options), (1, Some(label.clone())));
+    let container = container_config(&pod, &config);
+    let propagations: Vec<_> = container.mounts.iter().map(|m| (m.propagation, m.recursive_read_only)).collect();
+    assert_eq!(propagations, [(1, true), (2, false)]);
+    assert!(container.mounts.iter().all(|m| m.uid_mappings == [mapping.clone()] && m.gid_mappings == m.uid_mappings));
+    let of_container = container.linux.unwrap().security_context.unwrap();
+    assert_eq!(of_container.namespace_options.unwrap().userns_options, Some(users));
+    assert_eq!((of_container.supplemental_groups_policy, of_container.selinux_options), (1, Some(label)));
+
+    let usual = container_config(&SandboxConfig::default(), &ContainerConfig::default()).linux.unwrap();
+    let namespaces = usual.security_context.unwrap().namespace_options.unwrap();
+    assert_eq!(namespaces.userns_options, Some(wire::UserNamespace { mode: wire::NODE, ..Default::default() }));
+}
+
+#[tokio::test]
+async fn what_a_handler_can_do() {
+    let dir = temporary("handlers");
+    let socket = dir.join("engine.sock");
+    engine(&socket, |_, _| {
+        let features = wire::RuntimeHandlerFeatures { recursive_read_only_mounts: true, user_namespaces: false };
+        let runtime_handlers = vec![wire::RuntimeHandler { name: "kata".into(), features: Some(features) }];
+        Ok(wire::StatusResponse { status: None, runtime_handlers }.encode_to_vec())
+    });
+    let cri = Cri::connect(&socket, Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH))).await.unwrap();
+    let kata = Features { recursive_read_only: true, user_namespaces: false };
+    assert_eq!(cri.features("kata").await.unwrap(), kata);
+    assert_eq!(cri.features("").await.unwrap(), Features::default());
 }
 
 #[test]

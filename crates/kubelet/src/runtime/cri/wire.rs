@@ -78,7 +78,18 @@ messages! {
         #[prost(string, tag = "4")] message: String,
     }
     RuntimeStatus { #[prost(message, repeated, tag = "1")] conditions: Vec<RuntimeCondition>, }
-    StatusResponse { #[prost(message, optional, tag = "1")] status: Option<RuntimeStatus>, }
+    RuntimeHandlerFeatures {
+        #[prost(bool, tag = "1")] recursive_read_only_mounts: bool,
+        #[prost(bool, tag = "2")] user_namespaces: bool,
+    }
+    RuntimeHandler {
+        #[prost(string, tag = "1")] name: String,
+        #[prost(message, optional, tag = "2")] features: Option<RuntimeHandlerFeatures>,
+    }
+    StatusResponse {
+        #[prost(message, optional, tag = "1")] status: Option<RuntimeStatus>,
+        #[prost(message, repeated, tag = "3")] runtime_handlers: Vec<RuntimeHandler>,
+    }
     PodSandboxMetadata {
         #[prost(string, tag = "1")] name: String,
         #[prost(string, tag = "2")] uid: String,
@@ -100,14 +111,33 @@ messages! {
         #[prost(int32, tag = "1")] network: i32,
         #[prost(int32, tag = "2")] pid: i32,
         #[prost(int32, tag = "3")] ipc: i32,
+        #[prost(message, optional, tag = "5")] userns_options: Option<UserNamespace>,
+    }
+    UserNamespace {
+        #[prost(int32, tag = "1")] mode: i32,
+        #[prost(message, repeated, tag = "2")] uids: Vec<IdMapping>,
+        #[prost(message, repeated, tag = "3")] gids: Vec<IdMapping>,
+    }
+    IdMapping {
+        #[prost(uint32, tag = "1")] host_id: u32,
+        #[prost(uint32, tag = "2")] container_id: u32,
+        #[prost(uint32, tag = "3")] length: u32,
+    }
+    SeLinuxOption {
+        #[prost(string, tag = "1")] user: String,
+        #[prost(string, tag = "2")] role: String,
+        #[prost(string, tag = "3")] kind: String,
+        #[prost(string, tag = "4")] level: String,
     }
     LinuxSandboxSecurityContext {
         #[prost(message, optional, tag = "1")] namespace_options: Option<NamespaceOption>,
+        #[prost(message, optional, tag = "2")] selinux_options: Option<SeLinuxOption>,
         #[prost(message, optional, tag = "3")] run_as_user: Option<Int64Value>,
         #[prost(int64, repeated, tag = "5")] supplemental_groups: Vec<i64>,
         #[prost(bool, tag = "6")] privileged: bool,
         #[prost(message, optional, tag = "8")] run_as_group: Option<Int64Value>,
         #[prost(message, optional, tag = "9")] seccomp: Option<SecurityProfile>,
+        #[prost(int32, tag = "11")] supplemental_groups_policy: i32,
     }
     SecurityProfile {
         #[prost(int32, tag = "1")] profile_type: i32,
@@ -179,6 +209,7 @@ messages! {
         #[prost(message, optional, tag = "1")] capabilities: Option<Capability>,
         #[prost(bool, tag = "2")] privileged: bool,
         #[prost(message, optional, tag = "3")] namespace_options: Option<NamespaceOption>,
+        #[prost(message, optional, tag = "4")] selinux_options: Option<SeLinuxOption>,
         #[prost(message, optional, tag = "5")] run_as_user: Option<Int64Value>,
         #[prost(string, tag = "6")] run_as_username: String,
         #[prost(bool, tag = "7")] readonly_rootfs: bool,
@@ -189,6 +220,7 @@ messages! {
         #[prost(string, repeated, tag = "14")] readonly_paths: Vec<String>,
         #[prost(message, optional, tag = "15")] seccomp: Option<SecurityProfile>,
         #[prost(message, optional, tag = "16")] apparmor: Option<SecurityProfile>,
+        #[prost(int32, tag = "17")] supplemental_groups_policy: i32,
     }
     LinuxContainerConfig {
         #[prost(message, optional, tag = "1")] resources: Option<LinuxContainerResources>,
@@ -202,6 +234,11 @@ messages! {
         #[prost(string, tag = "1")] container_path: String,
         #[prost(string, tag = "2")] host_path: String,
         #[prost(bool, tag = "3")] readonly: bool,
+        #[prost(bool, tag = "4")] selinux_relabel: bool,
+        #[prost(int32, tag = "5")] propagation: i32,
+        #[prost(message, repeated, tag = "6")] uid_mappings: Vec<IdMapping>,
+        #[prost(message, repeated, tag = "7")] gid_mappings: Vec<IdMapping>,
+        #[prost(bool, tag = "8")] recursive_read_only: bool,
         #[prost(message, optional, tag = "9")] image: Option<ImageSpec>,
         #[prost(string, tag = "10")] image_sub_path: String,
     }

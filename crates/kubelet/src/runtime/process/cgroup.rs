@@ -5,6 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use rustix::fs::{Access, access};
+
 use crate::runtime::{CPU_PERIOD, Limits};
 
 /// The directory under which all of this node's groups are.
@@ -38,10 +40,12 @@ impl Cgroups {
             let made = fs::create_dir_all(&parent).and_then(|()| enable(mount)).and_then(|()| enable(&parent));
             return if made.is_ok() { Cgroups::V2(parent) } else { Cgroups::None };
         }
+        // It may be there already, made by somebody with other rights.
+        let can_make = |dir: &Path| fs::create_dir_all(dir).is_ok() && access(dir, Access::WRITE_OK).is_ok();
         let trees: Vec<_> = CONTROLLERS
             .into_iter()
             .map(|controller| (controller, mount.join(controller).join(PARENT)))
-            .filter(|(controller, dir)| mount.join(controller).is_dir() && fs::create_dir_all(dir).is_ok())
+            .filter(|(controller, dir)| mount.join(controller).is_dir() && can_make(dir))
             .collect();
         if trees.iter().any(|(controller, _)| *controller == "memory") { Cgroups::V1(trees) } else { Cgroups::None }
     }

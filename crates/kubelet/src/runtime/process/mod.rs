@@ -7,6 +7,7 @@
 
 mod cgroup;
 mod container;
+mod net;
 mod pty;
 mod root;
 mod shim;
@@ -14,6 +15,7 @@ mod spec;
 
 use std::{
     collections::HashMap,
+    net::Ipv4Addr,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -22,13 +24,15 @@ use std::{
 use capstan_clock::{SharedClock, SharedIds};
 use cgroup::Cgroups;
 use container::Container;
+use net::PodNetwork;
+pub use net::{Network, NetworkConfig, Range};
 pub use shim::{PROCESS_INIT, process_init};
 use spec::{MountSpec, Namespaces, Spec};
 use tokio::process::Command;
 
 use super::{
-    Answer, ContainerConfig, ContainerRecord, ContainerStats, ExecConfig, ImageRequest, Limits, Runtime, RuntimeError,
-    Sandbox, SandboxConfig, Streaming,
+    Answer, ContainerConfig, ContainerRecord, ContainerStats, ExecConfig, ImageRequest, Limits, Propagation, Runtime,
+    RuntimeError, Sandbox, SandboxConfig, Streaming,
 };
 use crate::lifecycle::Exit;
 
@@ -57,13 +61,20 @@ const CAPABILITIES: [&str; 14] = [
     "AUDIT_WRITE",
 ];
 
+/// What is told where pods have no networks of their own.
+const SHARED_NETWORK: &str = "pods use the node's network: their ports are the node's";
+
 /// Containers as processes of this machine.
 #[derive(Debug)]
 pub struct Process {
     settings: Arc<Settings>,
     containers: Mutex<HashMap<String, Arc<Container>>>,
-    sandboxes: Mutex<HashMap<String, SandboxConfig>>,
+    sandboxes: Mutex<HashMap<String, Pod>>,
+    network: Mutex<Result<Arc<Network>, String>>,
 }
+
+/// What there is of a pod before its containers: its network, if it is its own.
+type Pod = Option<Arc<PodNetwork>>;
 
 #[derive(Debug)]
 struct Settings {
@@ -101,7 +112,34 @@ impl Process {
         let cgroups = Cgroups::find(Path::new("/sys/fs/cgroup"));
         let settings =
             Settings { root: root.canonicalize()?, shim: shim.to_owned(), host_ips, cgroups, namespaces, clock, ids };
-        Ok(Process { settings: Arc::new(settings), containers: Mutex::default(), sandboxes: Mutex::default() })
+        Ok(Process {
+            settings: Arc::new(settings),
+            containers: Mutex::default(),
+            sandboxes: Mutex::default(),
+            network: Mutex::new(Err(String::new())),
+        })
+    }
+
+    /// Gives pods networks of their own if that could be had; otherwise what it says is told.
+    #[must_use]
+    pub fn with_network(mut self, network: Result<Network, String>) -> Self {
+        self.network = Mutex::new(match network {
+            Ok(_) if self.settings.namespaces.user => Err("that takes root".to_owned()),
+            network => network.map(Arc::new),
+        });
+        self
+    }
+
+    /// The address of the node on the network of its pods, or why they have none of their own.
+    ///
+    /// # Errors
+    /// They share the node's.
+    pub fn gateway(&self) -> Result<Ipv4Addr, String> {
+        self.network().map(|network| network.gateway())
+    }
+
+    fn network(&self) -> Result<Arc<Network>, String> {
+        self.network.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn containers_by_id(&self) -> MutexGuard<'_, HashMap<String, Arc<Container>>> {
@@ -113,8 +151,13 @@ impl Process {
         found.ok_or_else(|| RuntimeError::NotFound(format!("container \"{id}\" not found")))
     }
 
-    fn sandboxes_by_id(&self) -> MutexGuard<'_, HashMap<String, SandboxConfig>> {
+    fn sandboxes_by_id(&self) -> MutexGuard<'_, HashMap<String, Pod>> {
         self.sandboxes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sandbox(&self, id: &str) -> Result<Pod, RuntimeError> {
+        let found = self.sandboxes_by_id().get(id).cloned();
+        found.ok_or_else(|| RuntimeError::NotFound(format!("sandbox \"{id}\" not found")))
     }
 
     /// What the shim is told of a container.
@@ -136,7 +179,12 @@ impl Process {
             let text = format!("the process runtime has no images: there are no files of \"{}\"", image.image);
             return Err(RuntimeError::Failed(text));
         }
-        let mut env = vec![("PATH".to_owned(), PATH.to_owned()), ("HOSTNAME".to_owned(), pod.hostname.clone())];
+        if let Some(mount) = config.mounts.iter().find(|mount| mount.propagation == Propagation::Bidirectional) {
+            let path = mount.container_path.display();
+            let text = format!("the process runtime has no Bidirectional mount propagation, which {path} asks for");
+            return Err(RuntimeError::Unsupported(text));
+        }
+        let mut env = vec![("PATH".to_owned(), PATH.to_owned()), ("HOSTNAME".to_owned(), pod.node_name())];
         env.extend((config.tty).then(|| ("TERM".to_owned(), "xterm".to_owned())));
         if !config.env.iter().any(|(name, _)| name == "HOME") {
             env.push(("HOME".to_owned(), home(config.security.user).to_owned()));
@@ -148,13 +196,14 @@ impl Process {
             target: mount.container_path.clone(),
             source: mount.host_path.clone(),
             read_only: mount.read_only,
+            follows: mount.propagation == Propagation::HostToContainer,
         });
         Ok(Spec {
             control: format!("capstan-{id}-{}", settings.ids.suffix(8)),
             argv,
             env,
             working_dir: config.working_dir.clone(),
-            hostname: pod.hostname.clone(),
+            hostname: pod.node_name(),
             dir: settings.root.join(id),
             mounts: mounts.collect(),
             cgroup_procs: Vec::new(),
@@ -168,6 +217,7 @@ impl Process {
             read_only_root: config.security.read_only_root,
             tty: config.tty,
             namespaces: Namespaces { pid: settings.namespaces.pid && !pod.host_pid, ..settings.namespaces },
+            network: None,
         })
     }
 }
@@ -217,7 +267,11 @@ impl Runtime for Process {
     }
 
     fn shares_host_network(&self) -> bool {
-        true
+        self.network().is_err()
+    }
+
+    fn writes_resolv_conf(&self) -> bool {
+        false
     }
 
     fn rotates_logs(&self) -> bool {
@@ -226,16 +280,21 @@ impl Runtime for Process {
 
     fn limitations(&self) -> Vec<String> {
         let own = self.settings.namespaces;
+        let network = match self.network() {
+            Ok(network) => network.limitations(),
+            Err(why) if why.is_empty() => vec![SHARED_NETWORK.to_owned()],
+            Err(why) => vec![format!("{SHARED_NETWORK} ({why})")],
+        };
         let facts = [
-            (true, "pods use the node's network: their ports are the node's"),
             (true, "there are no images: a container runs programs of this machine"),
-            (true, "no seccomp or AppArmor profiles: only capabilities restrict what a container asks of the kernel"),
+            (true, "no seccomp, AppArmor or SELinux: only capabilities restrict what a container asks of the kernel"),
             (!own.mount, "no mount namespaces: containers can change the node's files, and volumes can't be mounted"),
             (!own.pid, "no process namespaces: containers see the node's processes"),
             (!own.user, "no user namespaces: root in a container is root on the node, with fewer capabilities"),
             (self.settings.cgroups == Cgroups::None, "no cgroups: memory is limited by address space, cpu is not"),
         ];
-        facts.into_iter().filter(|(holds, _)| *holds).map(|(_, text)| text.to_owned()).collect()
+        let facts = facts.into_iter().filter(|(holds, _)| *holds).map(|(_, text)| text.to_owned());
+        network.into_iter().chain(facts).collect()
     }
 
     fn ready(&self) -> Answer<'_, ()> {
@@ -265,21 +324,44 @@ impl Runtime for Process {
 
     fn run_sandbox<'a>(&'a self, config: &'a SandboxConfig) -> Answer<'a, Sandbox> {
         Box::pin(async move {
+            if !config.handler.is_empty() {
+                let text = format!("no runtime for \"{}\" is configured", config.handler);
+                return Err(RuntimeError::Failed(text));
+            }
             let id = self.settings.ids.uid().replace('-', "");
-            self.sandboxes_by_id().insert(id.clone(), config.clone());
-            Ok(Sandbox { id, ips: self.settings.host_ips.clone() })
+            let network = match self.network() {
+                Ok(network) if !config.host_network => {
+                    let attached = network.attach(config).await;
+                    let text = |error| format!("failed to set up the network of sandbox \"{id}\": {error}");
+                    Some(attached.map_err(|error| RuntimeError::Failed(text(error)))?)
+                }
+                _ => None,
+            };
+            let own = network.as_ref().map(|network| vec![network.address.to_string()]);
+            self.sandboxes_by_id().insert(id.clone(), network.map(Arc::new));
+            Ok(Sandbox { id, ips: own.unwrap_or_else(|| self.settings.host_ips.clone()) })
         })
     }
 
     fn stop_sandbox<'a>(&'a self, sandbox: &'a str) -> Answer<'a, ()> {
         Box::pin(async move {
-            self.sandboxes_by_id().remove(sandbox);
+            let pod = self.sandboxes_by_id().remove(sandbox);
             let all: Vec<_> = self.containers_by_id().values().filter(|c| c.sandbox == sandbox).cloned().collect();
             for container in all {
                 container.stop(Duration::ZERO, &self.settings.clock).await;
                 container.remove();
                 self.containers_by_id().remove(&container.id);
             }
+            // The last to go: containers may speak to others until they have ended.
+            drop(pod);
+            Ok(())
+        })
+    }
+
+    fn close(&self) -> Answer<'_, ()> {
+        Box::pin(async move {
+            self.sandboxes_by_id().clear();
+            *self.network.lock().unwrap_or_else(PoisonError::into_inner) = Err("the node has ended".to_owned());
             Ok(())
         })
     }
@@ -293,6 +375,7 @@ impl Runtime for Process {
         Box::pin(async move {
             let id = self.settings.ids.uid().replace('-', "");
             let mut spec = self.spec(&id, pod, config)?;
+            spec.network = self.sandbox(sandbox)?.map(|network| network.path());
             std::fs::create_dir_all(&spec.dir)?;
             let group = self.settings.cgroups.make(&id, &config.limits);
             let group = group.map_err(|error| RuntimeError::Failed(format!("cgroup: {error}")))?;
@@ -368,8 +451,8 @@ impl Runtime for Process {
 
     fn port_forward<'a>(&'a self, sandbox: &'a str, port: u16) -> Answer<'a, tokio::net::TcpStream> {
         Box::pin(async move {
-            if !self.sandboxes_by_id().contains_key(sandbox) {
-                return Err(RuntimeError::NotFound(format!("sandbox \"{sandbox}\" not found")));
+            if let Some(network) = self.sandbox(sandbox)? {
+                return Ok(network.connect_inside(port).await?);
             }
             Ok(tokio::net::TcpStream::connect(("localhost", port)).await?)
         })

@@ -7,9 +7,18 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive};
+use rustix::{
+    fs::StatVfsMountFlags,
+    mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive},
+};
 
-use super::spec::Spec;
+use super::spec::{MountSpec, Spec};
+
+/// What happens to mounts on one side is not seen on the other.
+const PRIVATE: MountPropagationFlags = MountPropagationFlags::PRIVATE.union(MountPropagationFlags::REC);
+
+/// Directories of the node's of which a container has others.
+const MADE_ANEW: [&str; 5] = ["dev", "proc", "run", "sys", "tmp"];
 
 /// Devices that a container has.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
@@ -21,20 +30,21 @@ const REAL: [&str; 11] =
 /// Makes the view and moves into it.
 pub(super) fn enter(spec: &Spec) -> Result<(), String> {
     let step = |what: &str, result: Result<(), rustix::io::Errno>| result.map_err(|error| format!("{what}: {error}"));
-    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-    step("private mounts", rustix::mount::mount_change("/", private))?;
+    // Nothing goes to the node; what comes from there is seen only where a volume asks for it.
+    let from_node = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
+    step("mounts of the node", rustix::mount::mount_change("/", from_node))?;
 
     let root = spec.dir.join("root");
     let make = |path: &Path| fs::create_dir_all(path).map_err(|error| format!("{}: {error}", path.display()));
     for name in ["root", "upper", "work"] {
         make(&spec.dir.join(name))?;
     }
-    let layers =
-        format!("lowerdir=/,upperdir={},workdir={}", spec.dir.join("upper").display(), spec.dir.join("work").display());
-    let extra = if spec.namespaces.user { ",userxattr" } else { "" };
-    let data = std::ffi::CString::new(layers + extra).map_err(|error| error.to_string())?;
-    step("overlay of the node's files", mount("overlay", &root, "overlay", MountFlags::empty(), Some(&*data)))?;
-    other_mounts(&root);
+    if spec.namespaces.user {
+        directories(spec, &root)?;
+    } else {
+        step("overlay of the node's files", overlay(spec, Path::new(""), ""))?;
+        other_mounts(&root);
+    }
 
     for (name, mode) in [("tmp", "mode=1777"), ("run", "mode=755"), ("dev", "mode=755")] {
         let data = std::ffi::CString::new(mode).map_err(|error| error.to_string())?;
@@ -48,11 +58,10 @@ pub(super) fn enter(spec: &Spec) -> Result<(), String> {
     } else {
         step("proc", mount_bind_recursive("/proc", root.join("proc")))?;
     }
-    if mount_bind_recursive("/sys", root.join("sys")).is_ok() {
-        read_only(&root.join("sys"))?;
-    }
+    kernel(&root.join("sys"), spec.network.is_some())?;
+    step("private mounts", rustix::mount::mount_change(&root, PRIVATE))?;
     for wanted in &spec.mounts {
-        volume(&root, &wanted.source, &wanted.target, wanted.read_only)?;
+        volume(&root, wanted)?;
     }
     if spec.read_only_root {
         step("read-only root", rustix::mount::mount_remount(&root, MountFlags::RDONLY, c""))?;
@@ -61,6 +70,57 @@ pub(super) fn enter(spec: &Spec) -> Result<(), String> {
     step("pivot_root", rustix::process::pivot_root(".", "."))?;
     step("old root", rustix::mount::unmount(".", UnmountFlags::DETACH))?;
     std::env::set_current_dir("/").map_err(|error| error.to_string())
+}
+
+/// One of the node's directories, under a layer of the container's own.
+fn overlay(spec: &Spec, name: &Path, extra: &str) -> rustix::io::Result<()> {
+    let of = |layer: &str| spec.dir.join(layer).join(name);
+    let lower = Path::new("/").join(name);
+    let (upper, work) = (of("upper"), of("work"));
+    let data = format!("lowerdir={},upperdir={},workdir={}{extra}", lower.display(), upper.display(), work.display());
+    let data = std::ffi::CString::new(data).map_err(|_| rustix::io::Errno::INVAL)?;
+    mount("overlay", of("root"), "overlay", MountFlags::empty(), Some(&*data))
+}
+
+/// The same without root: the kernel lays nothing over a directory that has others mounted in it, as `/` has. So each
+/// directory of the node's gets a layer of its own, and those for which there can be none can only be read.
+fn directories(spec: &Spec, root: &Path) -> Result<(), String> {
+    let of = |error: std::io::Error| format!("the node's files: {error}");
+    mount("tmpfs", root, "tmpfs", MountFlags::NOSUID, Some(c"mode=755")).map_err(|error| format!("root: {error}"))?;
+    for entry in fs::read_dir("/").map_err(of)?.flatten() {
+        let name = PathBuf::from(entry.file_name());
+        let (kind, inside) = (entry.file_type().map_err(of)?, root.join(&name));
+        if kind.is_symlink() {
+            std::os::unix::fs::symlink(fs::read_link(entry.path()).map_err(of)?, inside).map_err(of)?;
+        } else if kind.is_dir() {
+            for layer in ["root", "upper", "work"] {
+                fs::create_dir_all(spec.dir.join(layer).join(&name)).map_err(of)?;
+            }
+            let is_made_anew = MADE_ANEW.iter().any(|made| name == Path::new(made));
+            if is_made_anew || overlay(spec, &name, ",userxattr").is_ok() {
+                continue;
+            }
+            // What can't be shown is not there for the container, as with any image.
+            if mount_bind_recursive(entry.path(), &inside).is_ok() {
+                let _ = read_only(&inside);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What the kernel shows of the machine; a network of its own has devices of its own.
+fn kernel(sys: &Path, own_network: bool) -> Result<(), String> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RDONLY;
+    if own_network && mount("sysfs", sys, "sysfs", flags, None).is_ok() {
+        let groups = sys.join("fs/cgroup");
+        if mount_bind_recursive("/sys/fs/cgroup", &groups).is_ok() {
+            read_only(&groups)?;
+        }
+    } else if mount_bind_recursive("/sys", sys).is_ok() {
+        read_only(sys)?;
+    }
+    Ok(())
 }
 
 /// What is mounted on the node beside its root: an overlay shows only the one file system that it lies on.
@@ -106,7 +166,8 @@ fn devices(root: &Path) -> Result<(), String> {
 }
 
 /// One volume at its place, which is made if it is not there.
-fn volume(root: &Path, source: &Path, target: &Path, only_read: bool) -> Result<(), String> {
+fn volume(root: &Path, wanted: &MountSpec) -> Result<(), String> {
+    let MountSpec { source, target, .. } = wanted;
     let of = |error: std::io::Error| format!("mount of {}: {error}", target.display());
     let inside = within(root, target);
     if source.is_dir() {
@@ -119,12 +180,27 @@ fn volume(root: &Path, source: &Path, target: &Path, only_read: bool) -> Result<
             File::create(&inside).map_err(of)?;
         }
     }
-    mount_bind_recursive(source, &inside).map_err(|error| format!("mount of {}: {error}", target.display()))?;
-    if only_read { read_only(&inside) } else { Ok(()) }
+    let failed = |error: rustix::io::Errno| format!("mount of {}: {error}", target.display());
+    mount_bind_recursive(source, &inside).map_err(failed)?;
+    if !wanted.follows {
+        rustix::mount::mount_change(&inside, PRIVATE).map_err(failed)?;
+    }
+    if wanted.read_only { read_only(&inside) } else { Ok(()) }
 }
 
 fn read_only(path: &Path) -> Result<(), String> {
-    let flags = MountFlags::BIND | MountFlags::RDONLY;
+    // What was forbidden stays so: without root nothing else is allowed.
+    let before = rustix::fs::statvfs(path).map_or(StatVfsMountFlags::empty(), |found| found.f_flag);
+    let kept = [
+        (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
+        (StatVfsMountFlags::NODEV, MountFlags::NODEV),
+        (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
+        (StatVfsMountFlags::NOATIME, MountFlags::NOATIME),
+        (StatVfsMountFlags::NODIRATIME, MountFlags::NODIRATIME),
+        (StatVfsMountFlags::RELATIME, MountFlags::RELATIME),
+    ];
+    let kept = kept.into_iter().filter(|(flag, _)| before.contains(*flag)).map(|(_, flag)| flag);
+    let flags = kept.fold(MountFlags::BIND | MountFlags::RDONLY, MountFlags::union);
     rustix::mount::mount_remount(path, flags, c"").map_err(|error| format!("{}: {error}", path.display()))
 }
 

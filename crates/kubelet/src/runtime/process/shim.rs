@@ -177,6 +177,13 @@ fn inner(spec: &Spec) -> Result<i32, String> {
 
 /// Returns only when something failed.
 fn become_container(spec: &Spec) -> Result<(), String> {
+    // Only now: the node listens in its own network.
+    if let Some(path) = &spec.network {
+        let of = |error: &dyn std::fmt::Display| format!("network namespace: {error}");
+        let namespace = std::fs::File::open(path).map_err(|error| of(&error))?;
+        rustix::thread::move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
+            .map_err(|error| of(&error))?;
+    }
     if spec.namespaces.uts {
         rustix::system::sethostname(spec.hostname.as_bytes()).map_err(|error| format!("hostname: {error}"))?;
     }
@@ -264,6 +271,7 @@ fn exec(spec: &ExecSpec) -> Result<i32, String> {
         (own.user, "ns/user", LinkNameSpaceType::User),
         (own.ipc, "ns/ipc", LinkNameSpaceType::InterProcessCommunication),
         (own.uts, "ns/uts", LinkNameSpaceType::HostNameAndNISDomainName),
+        (container.network.is_some(), "ns/net", LinkNameSpaceType::Network),
         (own.pid, "ns/pid", LinkNameSpaceType::ProcessID),
         (own.mount, "ns/mnt", LinkNameSpaceType::Mount),
     ];

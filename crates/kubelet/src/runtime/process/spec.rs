@@ -32,6 +32,8 @@ pub(super) struct Spec {
     pub(super) read_only_root: bool,
     pub(super) tty: bool,
     pub(super) namespaces: Namespaces,
+    /// The pod's network namespace; none for the node's.
+    pub(super) network: Option<PathBuf>,
 }
 
 /// One thing to be seen in the container.
@@ -40,6 +42,8 @@ pub(super) struct MountSpec {
     pub(super) target: PathBuf,
     pub(super) source: PathBuf,
     pub(super) read_only: bool,
+    /// What is mounted in it later on the node is seen in the container too.
+    pub(super) follows: bool,
 }
 
 /// Which namespaces are its own.

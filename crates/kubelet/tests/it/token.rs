@@ -1,0 +1,73 @@
+//! The token of a pod's account in its volume, as time goes by.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+use capstan_client::{Api, Patch};
+use capstan_clock::{Clock as _, ManualClock};
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::{Value, json};
+
+use crate::world::{World, builder_on, directory, processes, ready};
+
+/// When a token expires, in seconds.
+fn expires(token: &str) -> i64 {
+    let claims = BASE64_URL_SAFE_NO_PAD.decode(token.split('.').nth(1).unwrap()).unwrap();
+    serde_json::from_slice::<Value>(&claims).unwrap()["exp"].as_i64().unwrap()
+}
+
+/// Waits until a file is not as it was.
+async fn changed(file: &PathBuf, from: &str) -> String {
+    loop {
+        match std::fs::read_to_string(file) {
+            Ok(text) if text != from => return text,
+            _ => tokio::task::yield_now().await,
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_is_replaced_before_it_expires() {
+    let dir = directory("token");
+    let Some(runtime) = processes(&dir).await else { return };
+    let clock = Arc::new(ManualClock::at("2026-01-01T00:00:00Z".parse().unwrap()));
+    let (own, minute) = (clock.clone(), Duration::from_secs(60));
+    let world = World::built_on(dir, clock.clone(), |client, dir| {
+        builder_on(own, &client, dir, runtime).sync_frequency(minute).build()
+    })
+    .await;
+    let maps = Api::<ConfigMap>::namespaced(&world.client, "default");
+    let map = json!({"metadata": {"name": "clock"}, "data": {"hand": "first"}});
+    maps.create(&serde_json::from_value(map).unwrap()).await.unwrap();
+    let sources = json!([{"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}},
+                         {"configMap": {"name": "clock"}}]);
+    world
+        .create(
+            "p",
+            json!({"automountServiceAccountToken": false, "terminationGracePeriodSeconds": 0,
+        "containers": [{"name": "c", "image": "busybox", "command": ["sleep", "1000"],
+            "volumeMounts": [{"name": "v", "mountPath": "/v"}]}],
+        "volumes": [{"name": "v", "projected": {"sources": sources}}]}),
+        )
+        .await;
+    let uid = world.until("p", ready).await.metadata.uid.unwrap();
+    let volume = world.dir.join("pods").join(uid).join("volumes/kubernetes.io~projected/v");
+    let read = |name: &str| std::fs::read_to_string(volume.join(name)).unwrap();
+    let first = read("token");
+    let begun = clock.now().as_second();
+    assert_eq!(expires(&first) - begun, 3600);
+
+    // After two thirds of its life it is the same, though the volume has been made anew.
+    maps.patch("clock", &Patch::Merge(json!({"data": {"hand": "second"}}))).await.unwrap();
+    clock.advance(40 * minute);
+    assert_eq!(changed(&volume.join("hand"), "first").await, "second");
+    assert_eq!(read("token"), first);
+
+    // After four fifths it is another one, and the old one would still be believed.
+    clock.advance(10 * minute);
+    let second = changed(&volume.join("token"), &first).await;
+    let now = clock.now().as_second();
+    assert!(now < expires(&first), "{now}");
+    assert_eq!(expires(&second) - now, 3600);
+    world.end().await;
+}
