@@ -15,7 +15,7 @@ use capstan_api::{
     schema::{NodeId, NodeRef},
 };
 
-pub use limits::{MAX_EXPRESSION_COST, MAX_SCHEMA_COST, check_rules};
+pub use limits::{MAX_EXPRESSION_COST, MAX_SCHEMA_COST, check_rule_texts, check_rules};
 pub use rule::{CompiledRule, Rule, compile_rules};
 pub use validate::RUNTIME_COST_BUDGET;
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use capstan_api::{
-    Value,
+    Map, Value,
     field::{Error, ErrorList},
     go,
-    schema::{ListType, NodeRef, Type},
+    schema::{ListType, NodeRef, Schema, Type, structural},
 };
 
 use super::{CompiledRule, compile_rules, field_path};
@@ -18,6 +18,9 @@ pub const MAX_EXPRESSION_COST: u64 = 10_000_000;
 pub const MAX_SCHEMA_COST: u64 = 100_000_000;
 /// How many rules are named when all together cost too much.
 const MOST_EXPENSIVE: usize = 4;
+
+/// How deep fields that rules report are looked for in schemas that are wrong: each level is looked at by itself.
+const MAX_DEPTH: usize = 32;
 
 const REASONS: [&str; 4] = ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
 
@@ -57,7 +60,7 @@ pub fn check_rules(schema: NodeRef<'_>, path: &str) -> ErrorList {
     while let Some(place) = todo.pop() {
         let written: Vec<&Value> = place.node.rules().flat_map(|rules| rules.validations.iter()).collect();
         if !written.is_empty() {
-            let texts = check_texts(&place, &written);
+            let texts = check_texts(&place.path, &written, |path| field_path::normalize(path, place.node).is_ok());
             if texts.is_empty() {
                 let compiled = compile_rules(place.node, &decls, decls.of(place.node), written.iter().copied());
                 for (index, (compiled, written)) in compiled.iter().zip(written).enumerate() {
@@ -106,10 +109,47 @@ fn add_below<'a>(place: &Place<'a>, todo: &mut Vec<Place<'a>>) {
     }
 }
 
-fn check_texts(place: &Place<'_>, written: &[&Value]) -> ErrorList {
+/// Looks at the texts of all rules of a schema that is wrong elsewhere, so that nobody can know its types.
+#[must_use]
+pub fn check_rule_texts(schema: &Value, path: &str) -> ErrorList {
+    let mut found = Vec::new();
+    let mut todo = vec![(schema, path.to_owned(), 0)];
+    while let Some((schema, path, depth)) = todo.pop() {
+        let rules = schema.get("x-kubernetes-validations").and_then(Value::as_array);
+        let rules: Vec<&Value> = rules.into_iter().flatten().filter(|rule| rule.as_object().is_some()).collect();
+        if !rules.is_empty() {
+            // What is wrong itself takes any path, and so does what is too deep to be looked at level by level.
+            let fits = |path: &str| {
+                let compiled = if depth < MAX_DEPTH { alone(schema) } else { None };
+                let own = compiled.as_ref().and_then(|whole| Some(whole.root().field("self")?.node));
+                own.is_none_or(|own| field_path::normalize(path, own).is_ok())
+            };
+            found.push(check_texts(&path, &rules, fits));
+        }
+        for part in ["additionalProperties", "items"] {
+            todo.extend(schema.get(part).map(|below| (below, format!("{path}.{part}"), depth + 1)));
+        }
+        for (name, field) in schema.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::iter) {
+            todo.push((field, format!("{path}.properties[{name}]"), depth + 1));
+        }
+    }
+    // What is inside comes before what it is in.
+    found.into_iter().rev().flatten().collect()
+}
+
+/// A part of a schema by itself, as the field `self` of an object; nothing if it is wrong.
+fn alone(part: &Value) -> Option<Schema> {
+    let object = |key: &str, value: Value| Map::from_iter([(key.into(), value)]);
+    let mut whole = object("properties", object("self", part.clone()).into());
+    whole.insert("type", "object");
+    structural::compile(&whole.into(), "").ok()
+}
+
+/// What is wrong with the rules of a place, of which `fits` says whether they can report a field.
+fn check_texts(at: &str, written: &[&Value], fits: impl Fn(&str) -> bool) -> ErrorList {
     let mut errors = Vec::new();
     for (index, written) in written.iter().enumerate() {
-        let path = |field: &str| format!("{}.x-kubernetes-validations[{index}].{field}", place.path);
+        let path = |field: &str| format!("{at}.x-kubernetes-validations[{index}].{field}");
         let rule = super::Rule::read(written);
         let (text, message) = (rule.rule.trim(), rule.message.trim());
         if text.is_empty() {
@@ -139,7 +179,7 @@ fn check_texts(place: &Place<'_>, written: &[&Value]) -> ErrorList {
         if rule.field_path.contains('\n') {
             wrong("must not contain line breaks");
         }
-        if field_path::normalize(&rule.field_path, place.node).is_err() {
+        if !fits(&rule.field_path) {
             wrong("must be a valid path");
         }
     }
@@ -213,4 +253,27 @@ fn exceeds(what: &str, cost: u64, limit: u64) -> String {
         "{what} exceeds budget by factor of {factor} (try simplifying the rule, or adding maxItems, maxProperties, and \
          maxLength where arrays, maps, and strings are declared)"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_looked_at_whatever_else_is_wrong() {
+        let schema = br#"{"type":"object","x-kubernetes-list-type":"x","x-kubernetes-validations":[{"rule":"a","reason":"x"}],
+            "properties":{"a":{"type":"string","x-kubernetes-validations":[{"rule":" ","fieldPath":".a.b"}]},
+            "b":{"type":"array","items":{"type":"object","x-kubernetes-validations":[{"rule":"1 + 'a'","message":"a\nb"}]}}}}"#;
+        let errors = check_rule_texts(&capstan_api::json::parse(schema).expect("it is JSON"), "s");
+        let fields: Vec<&str> = errors.iter().map(|error| error.field.as_str()).collect();
+        assert_eq!(
+            fields,
+            [
+                "s.properties[a].x-kubernetes-validations[0].rule",
+                "s.properties[a].x-kubernetes-validations[0].fieldPath",
+                "s.properties[b].items.x-kubernetes-validations[0].message",
+                "s.x-kubernetes-validations[0].reason",
+            ]
+        );
+    }
 }

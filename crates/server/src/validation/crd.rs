@@ -9,7 +9,7 @@ use capstan_api::{
     validation::{is_dns1035_label, is_dns1123_subdomain},
 };
 
-use capstan_cel::crd::check_rules;
+use capstan_cel::crd::{check_rule_texts, check_rules};
 
 use super::{
     crd_root::{has_default, root},
@@ -312,7 +312,10 @@ fn part(version: &Map, key: &str, schema: Option<&Map>, path: Path<'_>, errors: 
                 let path = path.child("openAPIV3Schema").to_string();
                 match structural::compile(schema, &path) {
                     Ok(compiled) => errors.extend(check_rules(compiled.root(), &path)),
-                    Err(wrong) => errors.extend(wrong),
+                    Err(wrong) => {
+                        errors.extend(wrong);
+                        errors.extend(check_rule_texts(schema, &path));
+                    }
                 }
             }
         }
