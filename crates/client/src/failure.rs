@@ -2,25 +2,23 @@
 
 use bytes::Bytes;
 use capstan_api::{GroupResource, Status, builtin, json, protobuf, status::GenericResponse, value::from_value};
-use http::{HeaderMap, Method, Request, StatusCode, header};
+use http::{HeaderMap, Method, Request, StatusCode, Uri, header};
 
 use crate::Error;
 
 /// How much of an answer without a status is repeated.
 const MAX_TEXT: usize = 2048;
 
-/// What was asked, as far as words about its failure need it.
+/// What was asked, as far as words about its failure need it. Every request has one, so nothing is read before it fails.
 #[derive(Debug)]
 pub(crate) struct Asked {
     method: Method,
-    resource: Option<GroupResource>,
-    name: String,
+    uri: Uri,
 }
 
 impl Asked {
     pub(crate) fn of(request: &Request<Bytes>) -> Self {
-        let (resource, name) = about(request.uri().path()).unzip();
-        Asked { method: request.method().clone(), resource, name: name.unwrap_or_default() }
+        Asked { method: request.method().clone(), uri: request.uri().clone() }
     }
 
     /// What the answer means.
@@ -32,11 +30,12 @@ impl Asked {
         let is_text = headers.get(header::CONTENT_TYPE).is_none()
             || header(header::CONTENT_TYPE).is_some_and(|kind| kind.trim_start().starts_with("text/"));
         let text = String::from_utf8_lossy(&text[..text.len().min(MAX_TEXT)]);
+        let (resource, name) = about(self.uri.path()).unzip();
         Error::from(Status::from(GenericResponse {
             code: code.as_u16().into(),
             verb: self.method.as_str(),
-            resource: self.resource.as_ref(),
-            name: &self.name,
+            resource: resource.as_ref(),
+            name: name.as_deref().unwrap_or_default(),
             server_message: if is_text { text.trim() } else { "unknown" },
             retry_after_seconds: header(header::RETRY_AFTER).and_then(|said| said.parse().ok()).unwrap_or_default(),
             unexpected: true,

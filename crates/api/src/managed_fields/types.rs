@@ -277,8 +277,8 @@ impl<'a> List<'a> {
         }
     }
 
-    /// Whether two elements are told from others by the same. If they are but lack what a default stands for, it is not
-    /// seen.
+    /// Whether two elements have the same keys, as they are written: one that lacks a key which the other writes out as
+    /// its default is taken for another.
     pub(super) fn has_same_keys(&self, a: &Value, b: &Value) -> bool {
         match self.relation {
             Relation::Atomic => false,
