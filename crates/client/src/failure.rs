@@ -9,7 +9,7 @@ use crate::Error;
 /// How much of an answer without a status is repeated.
 const MAX_TEXT: usize = 2048;
 
-/// What was asked, as far as words about its failure need it. Every request has one, so nothing is read before it fails.
+/// What was asked, as far as words about its failure need it. Nothing is read before a request fails: all have one.
 #[derive(Debug)]
 pub(crate) struct Asked {
     method: Method,
