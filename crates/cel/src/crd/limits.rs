@@ -51,28 +51,37 @@ impl Total {
     }
 }
 
-/// Looks at all rules of the schema of a custom resource, which is to be found at `path`.
+/// Looks at all rules of the schema of a custom resource, which is to be found at `path`. Where something else is wrong
+/// with the schema, at a rule's place or inside of it, only the rule's text is looked at.
 #[must_use]
-pub fn check_rules(schema: NodeRef<'_>, path: &str) -> ErrorList {
-    let decls = Arc::new(Decls::new(schema, true));
-    let (mut errors, mut total) = (Vec::new(), Total::default());
+pub fn check_rules(schema: NodeRef<'_>, path: &str, wrong: &[Error]) -> ErrorList {
     let mut todo = vec![Place { node: schema, path: path.to_owned(), cardinality: Some(1), uncorrelatable: None }];
+    let mut places = Vec::new();
     while let Some(place) = todo.pop() {
-        let written: Vec<&Value> = place.node.rules().flat_map(|rules| rules.validations.iter()).collect();
-        if !written.is_empty() {
-            let texts = check_texts(&place.path, &written, |path| field_path::normalize(path, place.node).is_ok());
-            if texts.is_empty() {
-                let compiled = compile_rules(place.node, &decls, decls.of(place.node), written.iter().copied());
-                for (index, (compiled, written)) in compiled.iter().zip(written).enumerate() {
-                    check_compiled(&place, index, compiled, written, &mut errors, &mut total);
-                }
-            }
-            errors.extend(texts);
-        }
-        let first = todo.len();
         add_below(&place, &mut todo);
-        todo[first..].reverse();
+        if written(&place).next().is_some() {
+            places.push(place);
+        }
     }
+    // What is inside comes before what it is in.
+    places.reverse();
+    let texts = places.iter().flat_map(|place| {
+        let rules: Vec<&Value> = written(place).collect();
+        check_texts(&place.path, &rules, |path| field_path::normalize(path, place.node).is_ok())
+    });
+    let mut errors: ErrorList = texts.collect();
+    let decls = Arc::new(Decls::new(schema, true));
+    let (mut compiling, mut total) = (Vec::new(), Total::default());
+    for place in &places {
+        if wrong.iter().chain(&errors).any(|error| is_within(&error.field, &place.path)) {
+            continue;
+        }
+        let compiled = compile_rules(place.node, &decls, decls.of(place.node), written(place));
+        for (index, (compiled, written)) in compiled.iter().zip(written(place)).enumerate() {
+            check_compiled(place, index, compiled, written, &mut compiling, &mut total);
+        }
+    }
+    errors.extend(compiling);
     if total.cost > MAX_SCHEMA_COST {
         for (_, path) in total.most {
             const PART: &str =
@@ -83,6 +92,16 @@ pub fn check_rules(schema: NodeRef<'_>, path: &str) -> ErrorList {
         errors.push(Error::forbidden(path, exceeds(WHOLE, total.cost, MAX_SCHEMA_COST)));
     }
     errors
+}
+
+/// The rules of a place as they are written.
+fn written<'a>(place: &Place<'a>) -> impl Iterator<Item = &'a Value> + use<'a> {
+    place.node.rules().into_iter().flat_map(|rules| rules.validations.iter())
+}
+
+/// Whether a field is at a place of a schema, or inside of it.
+fn is_within(field: &str, path: &str) -> bool {
+    field.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
 fn add_below<'a>(place: &Place<'a>, todo: &mut Vec<Place<'a>>) {
@@ -275,5 +294,29 @@ mod tests {
                 "s.x-kubernetes-validations[0].reason",
             ]
         );
+    }
+
+    /// Types are looked at where nothing is wrong, at a rule's place or inside of it; what is inside comes first.
+    #[test]
+    fn rules_are_compiled_where_nothing_else_is_wrong() {
+        let schema = br#"{"type":"object","x-kubernetes-validations":[{"rule":"self.no"}],"properties":{
+            "a":{"type":"object","uniqueItems":true,"x-kubernetes-validations":[{"rule":"self.no"}]},
+            "b":{"type":"object","x-kubernetes-validations":[{"rule":"self.no"}],"properties":{
+                "c":{"type":"string","x-kubernetes-validations":[{"rule":" "}]}}},
+            "bc":{"type":"string","x-kubernetes-validations":[{"rule":"self.no"}]},
+            "d":{"type":"object","x-kubernetes-validations":[{"rule":"self.no"}],"properties":{
+                "e":{"type":"string","x-kubernetes-validations":[{"rule":"self + 1"}]}}}}}"#;
+        let found = structural::inspect(&capstan_api::json::parse(schema).expect("it is JSON"), "s");
+        let compiled = found.schema.expect("it is structural");
+        let fields = |wrong: &[Error]| -> Vec<String> {
+            let errors = check_rules(compiled.root(), "s", wrong);
+            errors.iter().map(|error| error.field.replace(".x-kubernetes-validations[0].rule", "")).collect()
+        };
+        assert_eq!(found.keywords[0].field, "s.properties[a].uniqueItems");
+        assert_eq!(
+            fields(&found.keywords),
+            ["s.properties[b].properties[c]", "s.properties[bc]", "s.properties[d].properties[e]", "s.properties[d]"]
+        );
+        assert_eq!(fields(&[])[1], "s.properties[a]");
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use capstan_api::{
     Map, Value,
     field::{Error, ErrorList, Path},
-    schema::structural,
+    schema::structural::{self, Findings},
     validation::{is_dns1035_label, is_dns1123_subdomain},
 };
 
@@ -310,13 +310,12 @@ fn part(version: &Map, key: &str, schema: Option<&Map>, path: Path<'_>, errors: 
         "schema" => {
             if let Some(schema) = schema.and_then(|schema| schema.get("openAPIV3Schema")) {
                 let path = path.child("openAPIV3Schema").to_string();
-                match structural::compile(schema, &path) {
-                    Ok(compiled) => errors.extend(check_rules(compiled.root(), &path)),
-                    Err(wrong) => {
-                        errors.extend(wrong);
-                        errors.extend(check_rule_texts(schema, &path));
-                    }
-                }
+                let Findings { shape, keywords, schema: compiled } = structural::inspect(schema, &path);
+                let rules = match compiled {
+                    Some(compiled) => check_rules(compiled.root(), &path, &keywords),
+                    None => check_rule_texts(schema, &path),
+                };
+                errors.extend(shape.into_iter().chain(keywords).take(structural::MAX_ERRORS).chain(rules));
             }
         }
         "subresources" => scale(at(at(version, key), "scale"), &path, errors),
