@@ -18,7 +18,7 @@ use crate::{
 const COLLECTION: [&str; 4] = ["list", "watch", "create", "deletecollection"];
 const ITEM: [&str; 4] = ["get", "update", "patch", "delete"];
 /// Subresources that lead elsewhere, where they are answered in whatever form.
-const CONNECTS: [&str; 5] = ["attach", "exec", "log", "portforward", PROXY];
+const CONNECTS: [&str; 4] = ["attach", "exec", "portforward", PROXY];
 /// The subresource that has paths of its own behind it, and every method.
 const PROXY: &str = "proxy";
 

@@ -22,10 +22,13 @@ use crate::{
     registry::{Resource, encode, live},
     request::{
         Endpoint, MediaType, Negotiated, Query, RequestInfo, Transform,
-        negotiate::{MetaVersion, Protobuf, Serves, is_pretty},
+        negotiate::{MetaVersion, Protobuf, Serves, check_route, is_pretty},
         options::table_options,
     },
 };
+
+/// What the route of logs answers in. The handler behind it still wants one of the last three.
+const LOGS: [&str; 4] = ["text/plain", "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
 /// The subresources that upstream makes no tables of.
 const WITHOUT_TABLE: &[(&str, &str)] = &[
@@ -33,6 +36,7 @@ const WITHOUT_TABLE: &[(&str, &str)] = &[
     ("certificatesigningrequests", "approval"),
     ("customresourcedefinitions", "status"),
     ("pods", "ephemeralcontainers"),
+    ("pods", "log"),
     ("pods", "resize"),
     ("resourceclaims", "status"),
 ];
@@ -77,7 +81,10 @@ impl Form {
     /// # Errors
     /// 406 if not.
     pub(crate) fn check_route(accept: &str, resource: &Resource, asked: &RequestInfo) -> Result<(), Status> {
-        Form::endpoint(resource, asked).check_accept(accept)
+        match &*asked.subresource {
+            "log" => check_route(accept, &LOGS),
+            _ => Form::endpoint(resource, asked).check_accept(accept),
+        }
     }
 
     /// Whether the form agreed on can be streamed.
@@ -132,13 +139,8 @@ impl Form {
                 Ok(value) => Body::from(yaml::to_string(&value)),
                 Err(_) => Body::from(json),
             },
-            _ if self.pretty => {
-                let mut text = pretty::indent(&json);
-                if text.last() != Some(&b'\n') {
-                    text.push(b'\n');
-                }
-                Body::from(text)
-            }
+            // Go ends a line only where it does not indent.
+            _ if self.pretty => Body::from(pretty::indent(&json)),
             _ => Body::Slices(VecDeque::from([json, Bytes::from_static(b"\n")])),
         };
         answer(code, &self.negotiated.content_type(), body)

@@ -44,6 +44,15 @@ async fn entries_of_managers_are_cleared_by_every_write() {
     }
 }
 
+/// As Go's encoder does it.
+#[tokio::test]
+async fn a_line_ends_where_nothing_is_indented() {
+    let world = World::start().await;
+    let namespace = "/api/v1/namespaces/default";
+    assert!(world.get(namespace).await.body.ends_with("}\n"));
+    assert!(world.get(&format!("{namespace}?pretty=true")).await.body.ends_with("\n}"));
+}
+
 #[tokio::test]
 async fn endpoints_go_with_their_service() {
     let world = World::start().await;

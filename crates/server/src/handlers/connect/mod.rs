@@ -32,6 +32,10 @@ pub(crate) async fn connect(call: &mut Call<'_>, subresource: &str) -> Result<Re
             return Err(Status::forbidden(&pods, &call.info.name, decision.reason()));
         }
     }
+    if subresource == "log" {
+        // Logs have one form only, but who asks for what there is none of is told so, as for objects.
+        call.form()?;
+    }
     let route = location::find(call, subresource)?;
     let location = match route {
         Route::Nothing => return Ok(answer(StatusCode::NO_CONTENT)),
