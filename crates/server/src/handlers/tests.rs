@@ -1,5 +1,7 @@
 //! What handlers answer, over a server in this process.
 
+use http_body_util::BodyExt as _;
+
 use crate::{authorization::UserInfo, testing::World};
 
 #[tokio::test]
@@ -48,9 +50,12 @@ async fn entries_of_managers_are_cleared_by_every_write() {
 #[tokio::test]
 async fn a_line_ends_where_nothing_is_indented() {
     let world = World::start().await;
-    let namespace = "/api/v1/namespaces/default";
-    assert!(world.get(namespace).await.body.ends_with("}\n"));
-    assert!(world.get(&format!("{namespace}?pretty=true")).await.body.ends_with("\n}"));
+    for (query, end) in [("", &b"}\n"[..]), ("?pretty=true", b"\n}")] {
+        let path = format!("/api/v1/namespaces/default{query}");
+        let answer = world.respond("GET", &path, "", "application/json", String::new()).await;
+        let text = answer.into_body().collect().await.unwrap().to_bytes();
+        assert!(text.ends_with(end), "{text:?}");
+    }
 }
 
 #[tokio::test]
