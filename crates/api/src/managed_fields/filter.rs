@@ -1,6 +1,6 @@
 //! Fields that an endpoint does not write, whoever sends them.
 
-use super::{FieldSet, PathElement};
+use super::FieldSet;
 use crate::{builtin, names::GroupVersionKind};
 
 /// Kinds whose metadata cannot be written through `status`.
@@ -28,17 +28,6 @@ pub enum Filter {
     All,
     /// All but these and what is in them: `status` on the main endpoint, `spec` on that of the status.
     Without(FieldSet),
-    /// Only what begins like one of these.
-    Only(Vec<Vec<Pattern>>),
-}
-
-/// What a path element may be.
-#[derive(Clone, Debug)]
-pub enum Pattern {
-    /// Any.
-    Any,
-    /// This.
-    Is(PathElement),
 }
 
 impl Filter {
@@ -61,10 +50,6 @@ impl Filter {
     /// That of an endpoint of a built-in kind.
     #[must_use]
     pub fn of_builtin(kind: &GroupVersionKind, subresource: &str) -> Self {
-        let only = |paths: &[&[Option<&str>]]| {
-            let pattern = |name: &Option<&str>| name.map_or(Pattern::Any, |name| Pattern::Is(PathElement::field(name)));
-            Filter::Only(paths.iter().map(|path| path.iter().map(pattern).collect()).collect())
-        };
         match (&*kind.kind, subresource) {
             ("CertificateSigningRequest", "") => Filter::without(&["spec", "status"]),
             ("CertificateSigningRequest", "status") => Filter::without(&["spec", "status.conditions"]),
@@ -73,13 +58,6 @@ impl Filter {
             ("Namespace", "finalize") => Filter::without(&["status"]),
             ("Deployment", "status") => Filter::without(&["metadata.labels", "spec"]),
             ("Pod", "status") => Filter::without(&["metadata.deletionTimestamp", "metadata.ownerReferences", "spec"]),
-            ("Pod", "ephemeralcontainers") => only(&[&[Some("spec"), Some("ephemeralContainers")]]),
-            ("Pod", "resize") => only(&[
-                &[Some("spec"), Some("containers"), None, Some("resources")],
-                &[Some("spec"), Some("containers"), None, Some("resizePolicy")],
-                &[Some("spec"), Some("initContainers"), None, Some("resources")],
-                &[Some("spec"), Some("initContainers"), None, Some("resizePolicy")],
-            ]),
             (name, "status") if METADATA_KEPT.contains(&name) => Filter::without(&["metadata", "spec"]),
             (_, "status") => Filter::without(&["spec"]),
             (_, "") if has_status(kind) => Filter::without(&["status"]),
@@ -91,36 +69,12 @@ impl Filter {
         match self {
             Filter::All => set,
             Filter::Without(fields) => set.recursive_difference(fields),
-            Filter::Only(patterns) => {
-                let patterns: Vec<&[Pattern]> = patterns.iter().map(Vec::as_slice).collect();
-                only(set, &patterns)
-            }
         }
     }
 }
 
 fn has_status(kind: &GroupVersionKind) -> bool {
     builtin::kind(kind).is_some_and(|kind| kind.subresources.iter().any(|subresource| subresource.name == "status"))
-}
-
-/// What is in one of the patterns. A path that ends before its pattern does stays: it leads to what stays.
-fn only(mut set: FieldSet, patterns: &[&[Pattern]]) -> FieldSet {
-    if patterns.iter().any(|pattern| pattern.is_empty()) {
-        return set;
-    }
-    set.nodes.retain_mut(|node| {
-        let fits = |pattern: &&&[Pattern]| match &pattern[0] {
-            Pattern::Any => true,
-            Pattern::Is(element) => *element == node.element,
-        };
-        let behind: Vec<&[Pattern]> = patterns.iter().filter(fits).map(|pattern| &pattern[1..]).collect();
-        if behind.is_empty() {
-            return false;
-        }
-        node.children = only(std::mem::take(&mut node.children), &behind);
-        node.member || !node.children.is_empty()
-    });
-    set
 }
 
 #[cfg(test)]
@@ -153,9 +107,11 @@ mod tests {
             "approval",
             &format!(r#"{{{metadata},"f:status":{{"f:conditions":{{}}}}}}"#),
         );
-        check("/Pod", "resize", r#"{"f:spec":{"f:containers":{"f:a":{"f:resources":{"f:limits":{}}}}}}"#);
         let spec = r#""f:spec":{"f:containers":{"f:a":{"f:image":{},"f:resources":{"f:limits":{}}}}}"#;
         check("/Pod", "", &format!("{{{metadata},{spec}}}"));
         check("/ConfigMap", "", &format!("{{{metadata},{spec},{status}}}"));
+        // Upstream writes down which fields these take and does not ask for it.
+        check("/Pod", "resize", &format!("{{{metadata},{spec},{status}}}"));
+        check("/Pod", "ephemeralcontainers", &format!("{{{metadata},{spec},{status}}}"));
     }
 }

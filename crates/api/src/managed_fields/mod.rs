@@ -40,7 +40,7 @@ mod zero;
 pub use cap::MAX_UPDATE_MANAGERS;
 pub use element::{ElementError, PathElement};
 pub use entry::{EntriesError, ManagedFieldsEntry, Operation, read_entries, sorted_entries, write_entries};
-pub use filter::{Filter, Pattern};
+pub use filter::Filter;
 pub use manager::{ApplyError, FieldManager, OneVersion, OtherVersions, asks_to_clear, check_after_admission};
 pub use scale::ScaleHandler;
 pub use set::{FieldSet, MAX_DEPTH};

@@ -6,7 +6,10 @@ use bytes::Bytes;
 use capstan_api::{Map, Status, Time, Value};
 use http::{HeaderMap, HeaderName};
 
-use super::form::{Form, Wishes};
+use super::{
+    decode,
+    form::{Form, Wishes},
+};
 use crate::{
     admission::{self, Operation},
     authorization::{Attributes, UserInfo},
@@ -47,6 +50,13 @@ impl<'a> Call<'a> {
     /// Agrees on the form of the answer.
     pub(crate) fn form(&self) -> Result<Form, Status> {
         Form::negotiate(self.wishes(), &self.resource, self.info)
+    }
+
+    /// The same for what makes something, which asks whether the body can be read before it looks at anything else.
+    pub(crate) fn form_of_create(&self) -> Result<Form, Status> {
+        let form = self.form()?;
+        decode::check_form(&self.resource, self.header(http::header::CONTENT_TYPE))?;
+        Ok(form)
     }
 
     pub(crate) fn now(&self) -> Time {

@@ -15,10 +15,9 @@ pub(super) const SYSTEM_FIELDS: [&str; 5] =
     ["creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"];
 
 pub(crate) async fn create(call: &mut Call<'_>) -> Result<Response, Status> {
-    let form = call.form()?;
+    let form = call.form_of_create()?;
     let resource = Arc::clone(&call.resource);
     let content_type = call.header(http::header::CONTENT_TYPE);
-    decode::check_form(&resource, content_type)?;
     let options = WriteOptions::for_create(call.query)?;
     let mut object = decode::of(&resource, &call.body, content_type, options.field_validation, &mut call.warnings)?;
     let metadata = metadata_mut(&mut object);

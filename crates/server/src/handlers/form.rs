@@ -35,10 +35,14 @@ const WITHOUT_TABLE: &[(&str, &str)] = &[
     ("apiservices", "status"),
     ("certificatesigningrequests", "approval"),
     ("customresourcedefinitions", "status"),
+    ("namespaces", "finalize"),
+    ("pods", "binding"),
     ("pods", "ephemeralcontainers"),
+    ("pods", "eviction"),
     ("pods", "log"),
     ("pods", "resize"),
     ("resourceclaims", "status"),
+    ("serviceaccounts", "token"),
 ];
 
 /// The form of an answer, as it was agreed on.

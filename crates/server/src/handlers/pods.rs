@@ -73,7 +73,7 @@ fn done() -> Status {
 
 /// Binds a pod to a node.
 pub(crate) async fn bind(call: &mut Call<'_>) -> Result<Response, Status> {
-    let form = call.form()?;
+    let form = call.form_of_create()?;
     let (binding, options) = sent(call, Some("Binding"))?;
     let name = meta(&binding, "name").to_owned();
     let target = |field: &str| paths::text(&binding, &format!("target.{field}")).to_owned();
@@ -169,7 +169,7 @@ fn set_condition(pod: &mut Map, condition: &[(&str, &str)], now: &str) {
 
 /// Deletes a pod if its disruption budget allows it.
 pub(crate) async fn evict(call: &mut Call<'_>) -> Result<Response, Status> {
-    let form = call.form()?;
+    let form = call.form_of_create()?;
     let (eviction, options) = sent(call, Some("Eviction"))?;
     let name = meta(&eviction, "name").to_owned();
     let mut delete = match eviction.get("deleteOptions") {

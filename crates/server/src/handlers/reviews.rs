@@ -22,7 +22,7 @@ use crate::{
 
 /// Answers a review.
 pub(crate) async fn review(call: &mut Call<'_>) -> Result<Response, Status> {
-    let form = call.form()?;
+    let form = call.form_of_create()?;
     let options = WriteOptions::for_create(call.query)?;
     let resource = Arc::clone(&call.resource);
     let content_type = call.header(http::header::CONTENT_TYPE);

@@ -13,7 +13,7 @@ use crate::{
 
 /// Answers a TokenRequest.
 pub(crate) async fn request(call: &mut Call<'_>) -> Result<Response, Status> {
-    let form = call.form()?;
+    let form = call.form_of_create()?;
     let (request, _) = sent(call, None)?;
     let server = Arc::clone(call.server);
     let Some(issuer) = &server.token_issuer else {

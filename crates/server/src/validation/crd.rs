@@ -39,10 +39,13 @@ const SHARED: [(&str, &str); 4] = [
 
 pub(super) fn create(crd: &Map, errors: &mut ErrorList) {
     let spec = at(crd, "spec");
-    let name = text(at(crd, "metadata"), "name");
-    if name != format!("{}.{}", text(at(spec, "names"), "plural"), text(spec, "group")) {
-        let detail = "must be spec.names.plural+\".\"+spec.group";
-        errors.push(Error::invalid(Path::new("metadata").child("name"), name, detail));
+    let required = format!("{}.{}", text(at(spec, "names"), "plural"), text(spec, "group"));
+    for field in ["generateName", "name"] {
+        let name = text(at(crd, "metadata"), field);
+        if !name.is_empty() && name != required {
+            let detail = "must be spec.names.plural+\".\"+spec.group";
+            errors.push(Error::invalid(Path::new("metadata").child(field), name, detail));
+        }
     }
     body(crd, None, errors);
 }
