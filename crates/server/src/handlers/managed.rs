@@ -90,8 +90,17 @@ pub(crate) fn track(call: &Call<'_>, live: Option<&Map>, new: &mut Map, named: &
     }
 }
 
-/// Who the server itself is.
+/// Takes note of who asks for something that is made through a subresource, is answered and not kept.
+pub(crate) fn track_request(call: &Call<'_>, kind: &GroupVersionKind, new: &mut Map, named: &str) {
+    let Some(schema) = builtin::schema(kind) else { return };
+    let (subresource, filter, versions) = (&*call.info.subresource, &Filter::default(), &OneVersion);
+    let fields = FieldManager { kind, schema: &schema, subresource, filter, versions };
+    fields.update(None, new, &manager(call, named), &call.now().to_string());
+}
+
+/// Who the server itself is, and who it is where it writes how requests are shared out.
 const SELF: &str = "kube-apiserver";
+const FLOW_CONTROL: (&str, &str) = ("flowcontrol.apiserver.k8s.io", "api-priority-and-fairness-config-producer-v1");
 
 /// Takes note of what the server itself writes.
 pub(crate) fn track_own(stored: &Stored, subresource: &str, live: Option<&Map>, new: &mut Map, now: Time) {
@@ -99,7 +108,8 @@ pub(crate) fn track_own(stored: &Stored, subresource: &str, live: Option<&Map>, 
     let filter = Filter::of_builtin(&stored.gvk, subresource);
     let versions = &OneVersion;
     let fields = FieldManager { kind: &stored.gvk, schema: &schema, subresource, filter: &filter, versions };
-    fields.update(live, new, SELF, &now.to_string());
+    let manager = if stored.gvk.group == *FLOW_CONTROL.0 { FLOW_CONTROL.1 } else { SELF };
+    fields.update(live, new, manager, &now.to_string());
 }
 
 /// The number that upstream counts a DaemonSet's templates by is a field inside and an annotation outside, so it is

@@ -58,6 +58,27 @@ async fn a_line_ends_where_nothing_is_indented() {
     }
 }
 
+/// Before options and bodies are looked at.
+#[tokio::test]
+async fn creates_of_all_kinds_ask_for_forms_first() {
+    let world = World::start().await;
+    let (json, table) = ("application/json", "application/json;as=Table;g=meta.k8s.io;v=v1");
+    for (path, has_table) in [
+        ("/api/v1/namespaces/default/configmaps", true),
+        ("/api/v1/namespaces/default/bindings", false),
+        ("/api/v1/namespaces/default/pods/a/eviction", false),
+        ("/api/v1/namespaces/default/serviceaccounts/a/token", false),
+        ("/apis/authentication.k8s.io/v1/tokenreviews", false),
+    ] {
+        let path = format!("{path}?dryRun=X");
+        let codes =
+            async |content_type, accept| world.send("POST", &path, content_type, accept, "{}".to_owned()).await.code;
+        assert_eq!(codes("text/plain", json).await, 415, "{path}");
+        assert_eq!(codes(json, table).await, if has_table { 422 } else { 406 }, "{path}");
+        assert_eq!(codes(json, json).await, 422, "{path}");
+    }
+}
+
 #[tokio::test]
 async fn endpoints_go_with_their_service() {
     let world = World::start().await;

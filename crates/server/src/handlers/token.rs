@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use capstan_api::Status;
 
-use super::{call::Call, pods::sent};
+use super::{call::Call, managed, pods::sent};
 use crate::{
     authentication::{TokenRequestContext, token_request},
     http::Response,
@@ -14,7 +14,10 @@ use crate::{
 /// Answers a TokenRequest.
 pub(crate) async fn request(call: &mut Call<'_>) -> Result<Response, Status> {
     let form = call.form_of_create()?;
-    let (request, _) = sent(call, None)?;
+    let (mut request, options) = sent(call, None)?;
+    if let Some(kind) = call.resource.subresource(&call.info.subresource) {
+        managed::track_request(call, kind, &mut request, &options.field_manager);
+    }
     let server = Arc::clone(call.server);
     let Some(issuer) = &server.token_issuer else {
         return Err(Status::internal_error("this server signs no tokens: it has no key for service accounts"));
