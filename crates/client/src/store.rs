@@ -1,18 +1,25 @@
 //! Objects under their keys, with indices that follow them.
+//!
+//! The [`Indexer`] and its [`Snapshot`] know the type of the objects; what they are made of does not, and is there once
+//! for all types.
 
 use std::{
     borrow::Cow,
     collections::BTreeMap,
     fmt,
+    marker::PhantomData,
     ops::Bound,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, PoisonError, RwLock},
 };
 
 use capstan_api::{Str, object::Object};
-use imbl::{OrdMap, OrdSet};
+use imbl::{OrdMap, OrdSet, ordmap::RangedIter, shared_ptr::DefaultSharedPtr};
 
-use crate::{Kept, Key};
+use crate::{
+    Kept, Key,
+    kept::{AnyObject, Erased, typed, typed_ref},
+};
 
 /// The name of the index by namespace, which every store has.
 pub const NAMESPACE_INDEX: &str = "namespace";
@@ -35,30 +42,32 @@ impl fmt::Display for IndexError {
 
 impl std::error::Error for IndexError {}
 
-struct Index<K> {
-    func: IndexFunc<K>,
+/// An index function, whatever its objects are.
+type AnyIndexFunc = Arc<dyn Fn(&dyn AnyObject) -> Vec<Str> + Send + Sync>;
+
+fn any_index_func<K: Object>(func: IndexFunc<K>) -> AnyIndexFunc {
+    Arc::new(move |object| typed_ref(object).map(|object| func(object)).unwrap_or_default())
+}
+
+#[derive(Clone)]
+struct Index {
+    func: AnyIndexFunc,
     keys: OrdMap<Str, OrdSet<Key>>,
 }
 
-impl<K> Clone for Index<K> {
-    fn clone(&self) -> Self {
-        Index { func: Arc::clone(&self.func), keys: self.keys.clone() }
-    }
-}
-
-impl<K> Index<K> {
+impl Index {
     /// The values of an object: none if the function panics over it, of which the panic hook has told.
-    fn values(&self, object: &K) -> Vec<Str> {
+    fn values(&self, object: &dyn AnyObject) -> Vec<Str> {
         catch_unwind(AssertUnwindSafe(|| (self.func)(object))).unwrap_or_default()
     }
 
-    fn insert(&mut self, key: &Key, object: &K) {
+    fn insert(&mut self, key: &Key, object: &dyn AnyObject) {
         for value in self.values(object) {
             self.keys.entry(value).or_default().insert(key.clone());
         }
     }
 
-    fn remove(&mut self, key: &Key, object: &K) {
+    fn remove(&mut self, key: &Key, object: &dyn AnyObject) {
         for value in self.values(object) {
             if let Some(keys) = self.keys.get_mut(&value) {
                 keys.remove(key);
@@ -70,92 +79,42 @@ impl<K> Index<K> {
     }
 }
 
-/// All objects at one time. It does not change, costs nothing to make, and shares its objects with the store.
-///
-/// Objects that are [kept](Kept) packed are unpacked as they are handed out.
-pub struct Snapshot<K> {
-    items: OrdMap<Key, Kept<K>>,
-    indices: BTreeMap<Str, Index<K>>,
+/// All objects at one time, and the indices.
+#[derive(Clone, Default)]
+struct State {
+    items: OrdMap<Key, Kept<Erased>>,
+    indices: BTreeMap<Str, Index>,
 }
 
-impl<K> Clone for Snapshot<K> {
-    fn clone(&self) -> Self {
-        Snapshot { items: self.items.clone(), indices: self.indices.clone() }
-    }
-}
-
-impl<K> Default for Snapshot<K> {
-    fn default() -> Self {
-        Snapshot { items: OrdMap::new(), indices: BTreeMap::new() }
-    }
-}
-
-impl<K> fmt::Debug for Snapshot<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Snapshot").field("items", &self.items.len()).finish_non_exhaustive()
-    }
-}
-
-impl<K: Object> Snapshot<K> {
-    /// How many objects there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.items.len()
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.items.is_empty()
-    }
-
-    /// The object under a key.
-    #[must_use]
-    pub fn get(&self, key: &str) -> Option<Arc<K>> {
-        self.items.get(key)?.object()
-    }
-
-    /// All objects, in the order of their keys.
-    pub fn iter(&self) -> impl Iterator<Item = (&Key, Arc<K>)> {
-        self.iter_kept().filter_map(unpacked)
-    }
-
-    /// The same, as they are kept.
-    pub fn iter_kept(&self) -> impl Iterator<Item = (&Key, &Kept<K>)> {
-        self.items.iter()
+impl State {
+    fn get(&self, key: &str) -> Option<&Kept<Erased>> {
+        self.items.get(key)
     }
 
     /// The objects of a namespace; of all of them when it is empty.
-    pub fn namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a Key, Arc<K>)> + use<'a, K> {
+    fn namespace<'a>(&'a self, namespace: &'a str) -> Namespace<'a> {
         // Keys are sorted and begin with the namespace, so a namespace is a range. A slash ends the namespace.
         let prefix: Cow<'a, str> =
             if namespace.is_empty() { Cow::Borrowed("") } else { Cow::Owned(format!("{namespace}/")) };
-        let start = prefix.clone();
-        let range = (Bound::Included(start.as_ref()), Bound::Unbounded);
-        let objects = self.items.range::<_, str>(range).take_while(move |(key, _)| key.as_str().starts_with(&*prefix));
-        objects.filter_map(unpacked)
+        let items = self.items.range::<_, str>((Bound::Included(prefix.as_ref()), Bound::Unbounded));
+        Namespace { items, prefix }
     }
 
-    /// The objects with a value of an index.
-    ///
-    /// # Errors
-    /// There is no such index.
-    pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Arc<K>>, IndexError> {
+    /// Shows the objects with a value of an index.
+    fn by_index(&self, index: &str, value: &str, show: &mut dyn FnMut(Arc<dyn AnyObject>)) -> Result<(), IndexError> {
         if let Some(index) = self.indices.get(index) {
             let keys = index.keys.get(value).into_iter().flatten();
-            return Ok(keys.filter_map(|key| self.items.get(key)?.object()).collect());
+            keys.filter_map(|key| self.items.get(key)?.any()).for_each(show);
+            return Ok(());
         }
         if index == NAMESPACE_INDEX {
-            return Ok(self.namespace(value).map(|(_, object)| object).collect());
+            self.namespace(value).filter_map(|(_, kept)| kept.any()).for_each(show);
+            return Ok(());
         }
         Err(IndexError(index.into()))
     }
 
-    /// The values that an index has.
-    ///
-    /// # Errors
-    /// There is no such index.
-    pub fn index_values(&self, index: &str) -> Result<Vec<Str>, IndexError> {
+    fn index_values(&self, index: &str) -> Result<Vec<Str>, IndexError> {
         if let Some(index) = self.indices.get(index) {
             return Ok(index.keys.keys().cloned().collect());
         }
@@ -166,10 +125,190 @@ impl<K: Object> Snapshot<K> {
         }
         Err(IndexError(index.into()))
     }
+
+    fn add_indices(&mut self, funcs: BTreeMap<Str, AnyIndexFunc>) {
+        for (name, func) in funcs {
+            let mut index = Index { func, keys: OrdMap::new() };
+            for (key, object) in self.items.iter().filter_map(|(key, kept)| Some((key, kept.any()?))) {
+                index.insert(key, &*object);
+            }
+            self.indices.insert(name, index);
+        }
+    }
+
+    fn insert(&mut self, key: &Key, object: Kept<Erased>) -> Option<Kept<Erased>> {
+        let old = self.items.insert(key.clone(), object.clone());
+        if !self.indices.is_empty() && !old.as_ref().is_some_and(|old| old.ptr_eq(&object)) {
+            let (before, after) = (old.as_ref().and_then(Kept::any), object.any());
+            for index in self.indices.values_mut() {
+                before.iter().for_each(|before| index.remove(key, &**before));
+                after.iter().for_each(|after| index.insert(key, &**after));
+            }
+        }
+        old
+    }
+
+    fn remove(&mut self, key: &Key) -> Option<Kept<Erased>> {
+        let old = self.items.remove(key)?;
+        if !self.indices.is_empty()
+            && let Some(object) = old.any()
+        {
+            self.indices.values_mut().for_each(|index| index.remove(key, &*object));
+        }
+        Some(old)
+    }
 }
 
-fn unpacked<'a, K: Object>((key, kept): (&'a Key, &'a Kept<K>)) -> Option<(&'a Key, Arc<K>)> {
-    Some((key, kept.object()?))
+/// The objects of a namespace, in the order of their keys.
+struct Namespace<'a> {
+    items: RangedIter<'a, Key, Kept<Erased>, DefaultSharedPtr>,
+    prefix: Cow<'a, str>,
+}
+
+impl<'a> Iterator for Namespace<'a> {
+    type Item = (&'a Key, &'a Kept<Erased>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.items.next().filter(|(key, _)| key.as_str().starts_with(&*self.prefix))
+    }
+}
+
+/// A state that changes.
+#[derive(Default)]
+struct Store(RwLock<Arc<State>>);
+
+impl Store {
+    fn state(&self) -> Arc<State> {
+        // Nothing panics under the lock.
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Changes the state. Who has looked at it keeps what was seen.
+    fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+        change(Arc::make_mut(&mut self.0.write().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    fn get(&self, key: &str) -> Option<Kept<Erased>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
+
+    fn add_indices(&self, funcs: BTreeMap<Str, AnyIndexFunc>) {
+        self.change(|state| state.add_indices(funcs));
+    }
+
+    fn insert(&self, key: &Key, object: Kept<Erased>) -> Option<Kept<Erased>> {
+        self.warm(key, Some(&object));
+        self.change(|state| state.insert(key, object))
+    }
+
+    fn remove(&self, key: &Key) -> Option<Kept<Erased>> {
+        self.warm(key, None);
+        self.change(|state| state.remove(key))
+    }
+
+    /// Unpacks what indices will be asked about, so that nobody has to wait for that behind the lock.
+    fn warm(&self, key: &Key, object: Option<&Kept<Erased>>) {
+        let state = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if state.indices.is_empty() {
+            return;
+        }
+        let old = state.items.get(key).cloned();
+        drop(state);
+        for kept in old.iter().chain(object) {
+            let _ = kept.any();
+        }
+    }
+}
+
+/// All objects at one time. It does not change, costs nothing to make, and shares its objects with the store.
+///
+/// Objects that are [kept](Kept) packed are unpacked as they are handed out.
+pub struct Snapshot<K> {
+    state: Arc<State>,
+    of: PhantomData<fn() -> K>,
+}
+
+impl<K> Clone for Snapshot<K> {
+    fn clone(&self) -> Self {
+        Snapshot { state: Arc::clone(&self.state), of: PhantomData }
+    }
+}
+
+impl<K> Default for Snapshot<K> {
+    fn default() -> Self {
+        Snapshot { state: Arc::default(), of: PhantomData }
+    }
+}
+
+impl<K> fmt::Debug for Snapshot<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot").field("items", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl<K> Snapshot<K> {
+    /// How many objects there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.state.items.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.state.items.is_empty()
+    }
+
+    /// All keys, in order.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.state.items.keys()
+    }
+
+    /// The object under a key, as it is kept.
+    pub(crate) fn kept(&self, key: &str) -> Option<Kept<K>> {
+        self.state.get(key).cloned().map(Kept::cast)
+    }
+
+    /// All objects as they are kept, in the order of their keys.
+    pub fn iter_kept(&self) -> impl Iterator<Item = (&Key, Kept<K>)> {
+        self.state.namespace("").map(|(key, kept)| (key, kept.clone().cast()))
+    }
+
+    /// The values that an index has.
+    ///
+    /// # Errors
+    /// There is no such index.
+    pub fn index_values(&self, index: &str) -> Result<Vec<Str>, IndexError> {
+        self.state.index_values(index)
+    }
+}
+
+impl<K: Object> Snapshot<K> {
+    /// The object under a key.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<Arc<K>> {
+        self.state.get(key)?.any().and_then(typed)
+    }
+
+    /// All objects, in the order of their keys.
+    pub fn iter(&self) -> impl Iterator<Item = (&Key, Arc<K>)> {
+        self.namespace("")
+    }
+
+    /// The objects of a namespace; of all of them when it is empty.
+    pub fn namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a Key, Arc<K>)> + use<'a, K> {
+        self.state.namespace(namespace).filter_map(|(key, kept)| Some((key, typed(kept.any()?)?)))
+    }
+
+    /// The objects with a value of an index.
+    ///
+    /// # Errors
+    /// There is no such index.
+    pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Arc<K>>, IndexError> {
+        let mut found = Vec::new();
+        self.state.by_index(index, value, &mut |object| found.extend(typed(object)))?;
+        Ok(found)
+    }
 }
 
 /// Objects under their keys, with indices, shared between tasks.
@@ -177,7 +316,8 @@ fn unpacked<'a, K: Object>((key, kept): (&'a Key, &'a Kept<K>)) -> Option<(&'a K
 /// A change and what it means for the indices are seen together. Readers get shared objects that nobody can change;
 /// who wants several answers that fit together takes one [`snapshot`](Indexer::snapshot).
 pub struct Indexer<K> {
-    state: RwLock<Snapshot<K>>,
+    store: Arc<Store>,
+    of: PhantomData<fn() -> K>,
 }
 
 /// client-go's name for what the indexer is built on.
@@ -185,13 +325,54 @@ pub type ThreadSafeStore<K> = Indexer<K>;
 
 impl<K> Default for Indexer<K> {
     fn default() -> Self {
-        Indexer { state: RwLock::default() }
+        Indexer { store: Arc::default(), of: PhantomData }
     }
 }
 
 impl<K> fmt::Debug for Indexer<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Indexer").finish_non_exhaustive()
+    }
+}
+
+impl<K> Indexer<K> {
+    /// The same store. Who reads it as another type than its objects are of finds none.
+    pub(crate) fn cast<T>(&self) -> Indexer<T> {
+        Indexer { store: Arc::clone(&self.store), of: PhantomData }
+    }
+
+    /// Everything as it is now.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot<K> {
+        Snapshot { state: self.store.state(), of: PhantomData }
+    }
+
+    /// Puts an object under a key and returns the one that was there.
+    pub fn insert(&self, key: &Key, object: impl Into<Kept<K>>) -> Option<Kept<K>> {
+        self.store.insert(key, object.into().cast()).map(Kept::cast)
+    }
+
+    /// Takes the object from a key.
+    pub fn remove(&self, key: &Key) -> Option<Kept<K>> {
+        self.store.remove(key).map(Kept::cast)
+    }
+
+    /// The object under a key, as it is kept.
+    #[must_use]
+    pub fn kept(&self, key: &str) -> Option<Kept<K>> {
+        self.store.get(key).map(Kept::cast)
+    }
+
+    /// Whether there are no objects.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.snapshot().is_empty()
+    }
+
+    /// All keys, in order.
+    #[must_use]
+    pub fn list_keys(&self) -> Vec<Key> {
+        self.snapshot().keys().cloned().collect()
     }
 }
 
@@ -206,92 +387,14 @@ impl<K: Object> Indexer<K> {
 
     /// Adds indices, or puts others in their places. Those that are there already stay.
     pub fn add_indexers(&self, indexers: Indexers<K>) {
-        self.change(|state| {
-            for (name, func) in indexers {
-                let mut index = Index { func, keys: OrdMap::new() };
-                state.iter().for_each(|(key, object)| index.insert(key, &object));
-                state.indices.insert(name, index);
-            }
-        });
-    }
-
-    /// Everything as it is now.
-    #[must_use]
-    pub fn snapshot(&self) -> Snapshot<K> {
-        // Nothing panics under the lock.
-        self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn change<R>(&self, change: impl FnOnce(&mut Snapshot<K>) -> R) -> R {
-        change(&mut self.state.write().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Puts an object under a key and returns the one that was there.
-    pub fn insert(&self, key: &Key, object: impl Into<Kept<K>>) -> Option<Kept<K>> {
-        let object = object.into();
-        self.warm(key, Some(&object));
-        self.change(|state| {
-            let old = state.items.insert(key.clone(), object.clone());
-            if !state.indices.is_empty() && !old.as_ref().is_some_and(|old| old.ptr_eq(&object)) {
-                let (before, after) = (old.as_ref().and_then(Kept::object), object.object());
-                for index in state.indices.values_mut() {
-                    before.iter().for_each(|before| index.remove(key, before));
-                    after.iter().for_each(|after| index.insert(key, after));
-                }
-            }
-            old
-        })
-    }
-
-    /// Unpacks what indices will be asked about, so that nobody has to wait for that behind the lock.
-    fn warm(&self, key: &Key, object: Option<&Kept<K>>) {
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        if state.indices.is_empty() {
-            return;
-        }
-        let old = state.items.get(key).cloned();
-        drop(state);
-        for kept in old.iter().chain(object) {
-            let _ = kept.object();
-        }
-    }
-
-    /// Takes the object from a key.
-    pub fn remove(&self, key: &Key) -> Option<Kept<K>> {
-        self.warm(key, None);
-        self.change(|state| {
-            let old = state.items.remove(key)?;
-            if !state.indices.is_empty()
-                && let Some(object) = old.object()
-            {
-                state.indices.values_mut().for_each(|index| index.remove(key, &object));
-            }
-            Some(old)
-        })
+        let indexers = indexers.into_iter().map(|(name, func)| (name, any_index_func(func))).collect();
+        self.store.add_indices(indexers);
     }
 
     /// The object under a key.
     #[must_use]
     pub fn get_by_key(&self, key: &str) -> Option<Arc<K>> {
-        self.kept(key)?.object()
-    }
-
-    /// The object under a key, as it is kept.
-    #[must_use]
-    pub fn kept(&self, key: &str) -> Option<Kept<K>> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner).items.get(key).cloned()
-    }
-
-    /// Whether there are no objects.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.state.read().unwrap_or_else(PoisonError::into_inner).is_empty()
-    }
-
-    /// All keys, in order.
-    #[must_use]
-    pub fn list_keys(&self) -> Vec<Key> {
-        self.snapshot().items.keys().cloned().collect()
+        self.store.get(key)?.any().and_then(typed)
     }
 
     /// All objects, in the order of their keys.
