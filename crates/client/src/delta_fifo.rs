@@ -186,8 +186,8 @@ impl<K> DeltaFIFO<K> {
         gone.extend(pending.filter_map(|(key, deltas)| Some((key.clone(), deltas.newest()?.clone()))));
         gone.sort_by(|a, b| a.0.cmp(&b.0));
         let known = known.snapshot();
-        let unseen = known.keys().filter(|key| is_missing(key) && !self.items.contains_key(*key));
-        gone.extend(unseen.filter_map(|key| Some((key.clone(), known.kept(key.as_str())?))));
+        let unseen = known.iter_kept().filter(|(key, _)| is_missing(key) && !self.items.contains_key(*key));
+        gone.extend(unseen.map(|(key, object)| (key.clone(), object)));
         for (key, object) in objects {
             self.push(key, Delta::Replaced(object.clone()));
         }

@@ -1,7 +1,7 @@
 //! One informer for each kind, however many ask for it.
 
 use std::{
-    any::TypeId,
+    any::{Any, TypeId},
     collections::{BTreeMap, BTreeSet, HashMap},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -16,7 +16,6 @@ use capstan_clock::{SharedClock, SharedIds};
 use crate::{
     Client, ListerWatcher, SharedIndexInformer,
     informer::{AnyInformer, Part, Territory},
-    kept::{Decode, decoder},
     reflector::{ReflectorError, machine::Config},
 };
 
@@ -78,7 +77,16 @@ struct InformerKey {
 
 struct Entry {
     informer: AnyInformer,
+    /// The same, a `SharedIndexInformer` of its type.
+    typed: Arc<dyn Any + Send + Sync>,
     started: bool,
+}
+
+impl Entry {
+    fn new<K: Object>(parts: Vec<Part>, clock: SharedClock, ids: SharedIds, resync: Option<Duration>) -> Self {
+        let typed = SharedIndexInformer::<K>::with_parts(parts, clock, ids, resync);
+        Entry { informer: AnyInformer::clone(&typed), typed: Arc::new(typed), started: false }
+    }
 }
 
 /// What is so of the informers of one resource as one type: which objects, and what else is to be done to each.
@@ -87,8 +95,8 @@ struct Own {
     setup: Setup,
 }
 
-/// Does something to an informer of the type that only it knows.
-type Setup = Box<dyn Fn(&AnyInformer) + Send + Sync>;
+/// Does something to an informer of any type.
+type Setup = Box<dyn Fn(&dyn Any) + Send + Sync>;
 
 type OnError = Arc<dyn Fn(&GroupVersionResource, &ReflectorError) + Send + Sync>;
 
@@ -180,7 +188,7 @@ impl SharedInformerFactory {
         options: InformerOptions,
         setup: impl Fn(&SharedIndexInformer<K>) + Send + Sync + 'static,
     ) -> Self {
-        let setup = Box::new(move |informer: &AnyInformer| setup(&SharedIndexInformer::of(informer.clone())));
+        let setup = Box::new(move |informer: &dyn Any| informer.downcast_ref().map_or((), &setup));
         self.own.insert((resource, TypeId::of::<K>()), Own { options, setup });
         self
     }
@@ -237,19 +245,19 @@ impl SharedInformerFactory {
         scope: Option<Scope>,
         options: InformerOptions,
     ) -> SharedIndexInformer<K> {
-        // The type is part of what the informer is found by.
-        SharedIndexInformer::of(self.made(TypeId::of::<K>(), || decoder::<K>(None), resource, scope, options))
+        let informer = self.made(TypeId::of::<K>(), Entry::new::<K>, resource, scope, options);
+        informer.downcast_ref().cloned().expect("the type is part of the key")
     }
 
-    /// The informer of objects of a type that are read so.
+    /// The informer of objects of a type, made like this if there is none.
     fn made(
         &self,
         of: TypeId,
-        decode: fn() -> Decode,
+        make: fn(Vec<Part>, SharedClock, SharedIds, Option<Duration>) -> Entry,
         resource: GroupVersionResource,
         scope: Option<Scope>,
         mut options: InformerOptions,
-    ) -> AnyInformer {
+    ) -> Arc<dyn Any + Send + Sync> {
         let mut informers = self.lock();
         let scope = scope.unwrap_or_else(|| {
             let in_cluster = builtin::resource(&resource).is_some_and(|row| !row.namespaced)
@@ -268,19 +276,18 @@ impl SharedInformerFactory {
         let new = |key: &InformerKey| {
             let parts = key.parts.iter().map(|wanted| self.part(&key.resource, of, wanted)).collect();
             let (clock, ids) = (Arc::clone(&self.clock), Arc::clone(&self.ids));
-            let informer = AnyInformer::new(decode(), parts, clock, ids, self.resync);
+            let entry = make(parts, clock, ids, self.resync);
             if let Some(on_error) = self.on_error.clone() {
                 let resource = key.resource.clone();
-                informer.set_watch_error_handler(Arc::new(move |error| on_error(&resource, error)));
+                entry.informer.set_watch_error_handler(Arc::new(move |error| on_error(&resource, error)));
             }
             if let Some(own) = own {
-                (own.setup)(&informer);
+                (own.setup)(&*entry.typed);
             }
-            informer
+            entry
         };
         let key = InformerKey { resource, scope, parts: self.wanted(scope, options), of };
-        let entry = informers.entry(key.clone()).or_insert_with(|| Entry { informer: new(&key), started: false });
-        entry.informer.clone()
+        Arc::clone(&informers.entry(key.clone()).or_insert_with(|| new(&key)).typed)
     }
 
     /// What an informer with these options lists and watches, one by one. What is said of a namespace comes first, then

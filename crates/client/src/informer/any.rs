@@ -59,7 +59,7 @@ impl Drop for Inner {
 
 impl AnyInformer {
     /// An informer of objects that are read so.
-    pub(crate) fn new(
+    pub(super) fn new(
         decode: Decode,
         parts: Vec<Part>,
         clock: SharedClock,

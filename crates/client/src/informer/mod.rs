@@ -93,11 +93,7 @@ impl<K: Object> SharedIndexInformer<K> {
     /// An informer on what several sources have, such as one for each of several namespaces: who reads it or hears of
     /// changes sees one. It has synced once all of them have.
     pub fn with_parts(parts: Vec<Part>, clock: SharedClock, ids: SharedIds, default_resync: Option<Duration>) -> Self {
-        SharedIndexInformer::of(AnyInformer::new(decoder::<K>(None), parts, clock, ids, default_resync))
-    }
-
-    /// The informer as one of objects of this type, of which they have to be.
-    pub(crate) fn of(any: AnyInformer) -> Self {
+        let any = AnyInformer::new(decoder::<K>(None), parts, clock, ids, default_resync);
         SharedIndexInformer { indexer: Arc::new(any.inner.shared.indexer.cast()), any }
     }
 
