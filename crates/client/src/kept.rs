@@ -280,3 +280,31 @@ pub(crate) fn decoder<K: Object>(transform: Option<TransformFunc<K>>) -> Decode 
         Ok(Named { key, resource_version, object })
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use capstan_api::{Unstructured, partial::PartialObjectMetadata};
+
+    use super::*;
+
+    /// The way to no type and back leads to the same object, and to another type it leads to none.
+    #[test]
+    fn types_are_found_again() {
+        let text = br#"{"kind":"Thing","apiVersion":"v1","metadata":{"name":"a","uid":"u","resourceVersion":"1"}}"#;
+        let decode = decoder::<Unstructured>(None);
+        let packing = Packing::of::<Unstructured>();
+        for packing in [None, Some(&packing)] {
+            let Named { key, object, .. } = decode(Encoded::new(text), None, packing).unwrap();
+            let (known, other) =
+                (object.clone().cast::<Unstructured>(), object.clone().cast::<PartialObjectMetadata>());
+            assert_eq!((key.as_str(), known.object().unwrap().name()), ("a", "a"));
+            assert!(Arc::ptr_eq(&known.object().unwrap(), &object.cast().object().unwrap()));
+            assert!(known.is_at("u", "1") && other.is_at("u", "1") && other.object().is_none());
+        }
+        assert_eq!(
+            size_of::<Kept<Erased>>(),
+            24,
+            "an object takes no more room than its bytes and where they are read"
+        );
+    }
+}
