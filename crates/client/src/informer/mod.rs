@@ -73,7 +73,7 @@ impl<K> Deref for SharedIndexInformer<K> {
 }
 
 impl<K: Object> SharedIndexInformer<K> {
-    /// An informer on what `source` has. It does nothing until it [runs](Self::run).
+    /// An informer on what `source` has. It does nothing until it [runs](AnyInformer::run).
     pub fn new(source: Arc<dyn ListerWatcher>, config: Config, clock: SharedClock, ids: SharedIds) -> Self {
         SharedIndexInformer::with_resync(source, config, clock, ids, None)
     }
