@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque, hash_map::Entry};
 
-use capstan_api::object::Object;
-
 use crate::{Kept, Key, informer::Gone, store::Indexer};
 
 /// What happened to an object.
@@ -117,7 +115,7 @@ impl<K> Default for DeltaFIFO<K> {
     }
 }
 
-impl<K: Object> DeltaFIFO<K> {
+impl<K> DeltaFIFO<K> {
     /// How many keys wait.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -189,7 +187,7 @@ impl<K: Object> DeltaFIFO<K> {
         gone.sort_by(|a, b| a.0.cmp(&b.0));
         let known = known.snapshot();
         let unseen = known.iter_kept().filter(|(key, _)| is_missing(key) && !self.items.contains_key(*key));
-        gone.extend(unseen.map(|(key, object)| (key.clone(), object.clone())));
+        gone.extend(unseen.map(|(key, object)| (key.clone(), object)));
         for (key, object) in objects {
             self.push(key, Delta::Replaced(object.clone()));
         }
@@ -206,7 +204,7 @@ impl<K: Object> DeltaFIFO<K> {
     pub fn resync(&mut self, known: &Indexer<K>) {
         for (key, object) in known.snapshot().iter_kept() {
             if !self.items.contains_key(key) {
-                self.push(key, Delta::Sync(object.clone()));
+                self.push(key, Delta::Sync(object));
             }
         }
     }

@@ -14,8 +14,8 @@ use capstan_api::{
 use capstan_clock::{SharedClock, SharedIds};
 
 use crate::{
-    BoxFuture, Client, ListerWatcher, SharedIndexInformer,
-    informer::{Part, Territory},
+    Client, ListerWatcher, SharedIndexInformer,
+    informer::{AnyInformer, Part, Territory},
     reflector::{ReflectorError, machine::Config},
 };
 
@@ -28,39 +28,6 @@ pub trait ListerWatchers: fmt::Debug + Send + Sync + 'static {
     /// The same for their metadata alone. Who knows nothing better brings whole objects.
     fn metadata_lister_watcher(&self, resource: &GroupVersionResource, namespace: &str) -> Arc<dyn ListerWatcher> {
         self.lister_watcher(resource, namespace)
-    }
-}
-
-/// What all informers can do, whatever their objects are.
-trait AnyInformer: Send + Sync {
-    fn has_synced(&self) -> bool;
-    fn run(&self) -> BoxFuture<'static, ()>;
-    fn wait_for_sync(&self) -> BoxFuture<'static, bool>;
-    fn shut_down(&self);
-    fn as_any(&self) -> &dyn Any;
-}
-
-impl<K: Object> AnyInformer for SharedIndexInformer<K> {
-    fn run(&self) -> BoxFuture<'static, ()> {
-        let this = self.clone();
-        Box::pin(async move { this.run().await })
-    }
-
-    fn has_synced(&self) -> bool {
-        SharedIndexInformer::has_synced(self)
-    }
-
-    fn wait_for_sync(&self) -> BoxFuture<'static, bool> {
-        let this = self.clone();
-        Box::pin(async move { this.wait_for_sync().await })
-    }
-
-    fn shut_down(&self) {
-        SharedIndexInformer::shut_down(self);
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 
@@ -109,8 +76,17 @@ struct InformerKey {
 }
 
 struct Entry {
-    informer: Box<dyn AnyInformer>,
+    informer: AnyInformer,
+    /// The same, a `SharedIndexInformer` of its type.
+    typed: Arc<dyn Any + Send + Sync>,
     started: bool,
+}
+
+impl Entry {
+    fn new<K: Object>(parts: Vec<Part>, clock: SharedClock, ids: SharedIds, resync: Option<Duration>) -> Self {
+        let typed = SharedIndexInformer::<K>::with_parts(parts, clock, ids, resync);
+        Entry { informer: AnyInformer::clone(&typed), typed: Arc::new(typed), started: false }
+    }
 }
 
 /// What is so of the informers of one resource as one type: which objects, and what else is to be done to each.
@@ -249,7 +225,7 @@ impl SharedInformerFactory {
 
     /// The same, for those who know where its objects live.
     pub fn informer_scoped<K: Object>(&self, resource: GroupVersionResource, scope: Scope) -> SharedIndexInformer<K> {
-        self.made(&mut self.lock(), resource, scope, InformerOptions::default())
+        self.typed(resource, Some(scope), InformerOptions::default())
     }
 
     /// The informer of a part of the objects of a resource. For each part there is one.
@@ -260,21 +236,34 @@ impl SharedInformerFactory {
         resource: GroupVersionResource,
         options: InformerOptions,
     ) -> SharedIndexInformer<K> {
-        let mut informers = self.lock();
-        let in_cluster = builtin::resource(&resource).is_some_and(|row| !row.namespaced)
-            || informers.keys().any(|key| key.resource == resource && key.scope == Scope::Cluster);
-        let scope = if in_cluster { Scope::Cluster } else { Scope::Namespaced };
-        self.made(&mut informers, resource, scope, options)
+        self.typed(resource, None, options)
     }
 
-    fn made<K: Object>(
+    fn typed<K: Object>(
         &self,
-        informers: &mut HashMap<InformerKey, Entry>,
         resource: GroupVersionResource,
-        scope: Scope,
-        mut options: InformerOptions,
+        scope: Option<Scope>,
+        options: InformerOptions,
     ) -> SharedIndexInformer<K> {
-        let of = TypeId::of::<K>();
+        let informer = self.made(TypeId::of::<K>(), Entry::new::<K>, resource, scope, options);
+        informer.downcast_ref().cloned().expect("the type is part of the key")
+    }
+
+    /// The informer of objects of a type, made like this if there is none.
+    fn made(
+        &self,
+        of: TypeId,
+        make: fn(Vec<Part>, SharedClock, SharedIds, Option<Duration>) -> Entry,
+        resource: GroupVersionResource,
+        scope: Option<Scope>,
+        mut options: InformerOptions,
+    ) -> Arc<dyn Any + Send + Sync> {
+        let mut informers = self.lock();
+        let scope = scope.unwrap_or_else(|| {
+            let in_cluster = builtin::resource(&resource).is_some_and(|row| !row.namespaced)
+                || informers.keys().any(|key| key.resource == resource && key.scope == Scope::Cluster);
+            if in_cluster { Scope::Cluster } else { Scope::Namespaced }
+        });
         let own = self.own.get(&(resource.clone(), of));
         if let Some(Own { options: own, .. }) = own {
             let own = own.clone();
@@ -287,21 +276,18 @@ impl SharedInformerFactory {
         let new = |key: &InformerKey| {
             let parts = key.parts.iter().map(|wanted| self.part(&key.resource, of, wanted)).collect();
             let (clock, ids) = (Arc::clone(&self.clock), Arc::clone(&self.ids));
-            let informer = SharedIndexInformer::<K>::with_parts(parts, clock, ids, self.resync);
+            let entry = make(parts, clock, ids, self.resync);
             if let Some(on_error) = self.on_error.clone() {
                 let resource = key.resource.clone();
-                informer.set_watch_error_handler(Arc::new(move |error| on_error(&resource, error)));
+                entry.informer.set_watch_error_handler(Arc::new(move |error| on_error(&resource, error)));
             }
             if let Some(own) = own {
-                (own.setup)(&informer);
+                (own.setup)(&*entry.typed);
             }
-            informer
+            entry
         };
         let key = InformerKey { resource, scope, parts: self.wanted(scope, options), of };
-        let entry =
-            informers.entry(key.clone()).or_insert_with(|| Entry { informer: Box::new(new(&key)), started: false });
-        let known = entry.informer.as_any().downcast_ref::<SharedIndexInformer<K>>();
-        known.cloned().expect("the type is part of the key")
+        Arc::clone(&informers.entry(key.clone()).or_insert_with(|| new(&key)).typed)
     }
 
     /// What an informer with these options lists and watches, one by one. What is said of a namespace comes first, then
@@ -346,7 +332,8 @@ impl SharedInformerFactory {
     pub fn start(&self) {
         for entry in self.lock().values_mut() {
             if !std::mem::replace(&mut entry.started, true) {
-                tokio::spawn(entry.informer.run());
+                let informer = entry.informer.clone();
+                tokio::spawn(async move { informer.run().await });
             }
         }
     }
@@ -354,11 +341,11 @@ impl SharedInformerFactory {
     /// Waits until the stores of all informers that were started have all of their first lists. False when one was shut
     /// down before.
     pub async fn wait_for_cache_sync(&self) -> bool {
-        let waits: Vec<_> =
-            self.lock().values().filter(|entry| entry.started).map(|entry| entry.informer.wait_for_sync()).collect();
+        let started: Vec<_> =
+            self.lock().values().filter(|entry| entry.started).map(|entry| entry.informer.clone()).collect();
         let mut all = true;
-        for wait in waits {
-            all &= wait.await;
+        for informer in started {
+            all &= informer.wait_for_sync().await;
         }
         all
     }

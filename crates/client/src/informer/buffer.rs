@@ -16,15 +16,15 @@ use crate::Key;
 /// newest state. For each key what it hears fits together: add, any number of updates, delete, and so on. Keys come in
 /// the order in which the first thing happened to them that was not heard yet.
 #[derive(Debug)]
-pub(crate) struct Buffer<K> {
-    state: Mutex<State<K>>,
+pub(crate) struct Buffer {
+    state: Mutex<State>,
     wake: Notify,
     phase: watch::Sender<Phase>,
 }
 
 /// How far a handler is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+enum Phase {
     /// It has not heard all of the first list.
     Listing,
     /// It has.
@@ -34,8 +34,8 @@ pub(crate) enum Phase {
 }
 
 #[derive(Debug)]
-struct State<K> {
-    entries: HashMap<Key, (u64, Notification<K>)>,
+struct State {
+    entries: HashMap<Key, (u64, Notification)>,
     order: BTreeMap<u64, Key>,
     next: u64,
     /// What came before this belongs to the first list.
@@ -45,14 +45,14 @@ struct State<K> {
     closed: bool,
 }
 
-impl<K> State<K> {
+impl State {
     fn is_synced(&self) -> bool {
         let first = self.telling.or_else(|| self.order.keys().next().copied());
         self.sync_at.is_some_and(|sync_at| first.is_none_or(|first| first >= sync_at))
     }
 }
 
-impl<K> Default for Buffer<K> {
+impl Default for Buffer {
     fn default() -> Self {
         let state = State {
             entries: HashMap::new(),
@@ -66,14 +66,14 @@ impl<K> Default for Buffer<K> {
     }
 }
 
-impl<K> Buffer<K> {
-    fn lock(&self) -> MutexGuard<'_, State<K>> {
+impl Buffer {
+    fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing panics under the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds what is to be told.
-    pub(crate) fn push(&self, key: &Key, notification: Notification<K>) {
+    pub(crate) fn push(&self, key: &Key, notification: Notification) {
         let mut state = self.lock();
         let State { entries, order, next, .. } = &mut *state;
         match entries.entry(key.clone()) {
@@ -95,7 +95,7 @@ impl<K> Buffer<K> {
     }
 
     /// Adds what is to be told again, unless there is something newer to tell.
-    pub(crate) fn push_sync(&self, key: &Key, notification: Notification<K>) {
+    pub(crate) fn push_sync(&self, key: &Key, notification: Notification) {
         if !self.lock().entries.contains_key(key) {
             self.push(key, notification);
         }
@@ -109,7 +109,7 @@ impl<K> Buffer<K> {
         self.publish(&state);
     }
 
-    fn publish(&self, state: &State<K>) {
+    fn publish(&self, state: &State) {
         if state.is_synced() {
             self.enter(Phase::Synced);
         }
@@ -126,9 +126,16 @@ impl<K> Buffer<K> {
         });
     }
 
-    /// How far the handler is.
-    pub(crate) fn phase(&self) -> watch::Receiver<Phase> {
-        self.phase.subscribe()
+    /// Whether the handler has heard all of the first list.
+    pub(crate) fn has_synced(&self) -> bool {
+        *self.phase.borrow() == Phase::Synced
+    }
+
+    /// Waits until it has. False when it never will.
+    pub(crate) async fn wait_for_sync(&self) -> bool {
+        // The sender is here.
+        let mut phase = self.phase.subscribe();
+        phase.wait_for(|phase| *phase != Phase::Listing).await.is_ok_and(|phase| *phase == Phase::Synced)
     }
 
     /// Nothing will be told any more, and what waits is forgotten.
@@ -143,7 +150,7 @@ impl<K> Buffer<K> {
     }
 
     /// What to tell next, once there is something; none when it is closed. What was told before is done with.
-    pub(crate) async fn next(&self) -> Option<(Key, Notification<K>)> {
+    pub(crate) async fn next(&self) -> Option<(Key, Notification)> {
         loop {
             {
                 let mut state = self.lock();

@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    marker::PhantomData,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
 };
@@ -13,7 +14,10 @@ use super::{
     buffer::Buffer,
     notification::{Gone, Notification},
 };
-use crate::{Kept, Key};
+use crate::{
+    Kept, Key,
+    kept::{AnyObject, Erased, typed},
+};
 
 /// What happened to an object, without the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,14 +179,66 @@ impl<K: 'static> ResourceEventHandler<K> for HandlerFuncs<K> {
 /// runtime looks at all its sockets.
 const TURN: usize = 32;
 
+/// A handler, whatever its objects are.
+pub(super) trait AnyHandler: Send {
+    fn on_key(&mut self, key: &Key, change: Change) -> bool;
+    fn wants_old(&self) -> bool;
+    fn on_add(&mut self, new: Arc<dyn AnyObject>, is_in_initial_list: bool);
+    fn on_update(&mut self, old: Arc<dyn AnyObject>, new: Arc<dyn AnyObject>);
+    fn on_delete(&mut self, last: Arc<dyn AnyObject>, final_state_unknown: bool);
+}
+
+/// A handler of objects of a type.
+pub(super) struct Typed<K, H> {
+    handler: H,
+    of: PhantomData<fn() -> K>,
+}
+
+impl<K, H> Typed<K, H> {
+    pub(super) fn new(handler: H) -> Self {
+        Typed { handler, of: PhantomData }
+    }
+}
+
+impl<K: Object, H: ResourceEventHandler<K>> AnyHandler for Typed<K, H> {
+    fn on_key(&mut self, key: &Key, change: Change) -> bool {
+        self.handler.on_key(key, change)
+    }
+
+    fn wants_old(&self) -> bool {
+        self.handler.wants_old()
+    }
+
+    fn on_add(&mut self, new: Arc<dyn AnyObject>, is_in_initial_list: bool) {
+        if let Some(new) = typed(new) {
+            self.handler.on_add(&new, is_in_initial_list);
+        }
+    }
+
+    fn on_update(&mut self, old: Arc<dyn AnyObject>, new: Arc<dyn AnyObject>) {
+        if let (Some(old), Some(new)) = (typed(old), typed(new)) {
+            self.handler.on_update(&old, &new);
+        }
+    }
+
+    fn on_delete(&mut self, last: Arc<dyn AnyObject>, final_state_unknown: bool) {
+        if let Some(last) = typed(last) {
+            self.handler.on_delete(&match final_state_unknown {
+                true => Deleted::DeletedFinalStateUnknown(last),
+                false => Deleted::Object(last),
+            });
+        }
+    }
+}
+
 /// Tells a handler until the buffer is closed. A call that panics is over; the next one comes all the same.
 ///
 /// Objects that are kept packed are unpacked here, in the handler's own task and when it is their turn. One that cannot
 /// be is passed over, as if it had stayed as it was.
-pub(super) async fn tell<K: Object>(buffer: Arc<Buffer<K>>, mut handler: impl ResourceEventHandler<K>) {
+pub(super) async fn tell(buffer: Arc<Buffer>, mut handler: Box<dyn AnyHandler>) {
     let mut heard = 0_usize;
     while let Some((key, notification)) = buffer.next().await {
-        let mut told = Told { handler: &mut handler, key: &key };
+        let mut told = Told { handler: &mut *handler, key: &key };
         match notification {
             Notification::Add { new, is_in_initial_list } => told.added(&new, is_in_initial_list),
             Notification::Update { old, new } => told.updated(&old, &new),
@@ -201,61 +257,49 @@ pub(super) async fn tell<K: Object>(buffer: Arc<Buffer<K>>, mut handler: impl Re
 }
 
 /// A handler that is told of one object.
-struct Told<'a, H> {
-    handler: &'a mut H,
+struct Told<'a> {
+    handler: &'a mut dyn AnyHandler,
     key: &'a Key,
 }
 
-impl<H> Told<'_, H> {
+impl Told<'_> {
     /// What a handler leaves behind when it panics is its own; the panic hook has told of it.
-    fn call<R: Default>(&mut self, call: impl FnOnce(&mut H) -> R) -> R {
+    fn call<R: Default>(&mut self, call: impl FnOnce(&mut dyn AnyHandler) -> R) -> R {
         catch_unwind(AssertUnwindSafe(|| call(self.handler))).unwrap_or_default()
     }
 
-    fn is_enough<K>(&mut self, change: Change) -> bool
-    where
-        H: ResourceEventHandler<K>,
-    {
+    fn is_enough(&mut self, change: Change) -> bool {
         let key = self.key;
         self.call(|handler| handler.on_key(key, change))
     }
 
-    fn added<K: Object>(&mut self, new: &Kept<K>, is_in_initial_list: bool)
-    where
-        H: ResourceEventHandler<K>,
-    {
+    fn added(&mut self, new: &Kept<Erased>, is_in_initial_list: bool) {
         if !self.is_enough(Change::Added { is_in_initial_list })
-            && let Some(new) = new.object()
+            && let Some(new) = new.any()
         {
-            self.call(|handler| handler.on_add(&new, is_in_initial_list));
+            self.call(|handler| handler.on_add(new, is_in_initial_list));
         }
     }
 
-    fn updated<K: Object>(&mut self, old: &Kept<K>, new: &Kept<K>)
-    where
-        H: ResourceEventHandler<K>,
-    {
+    fn updated(&mut self, old: &Kept<Erased>, new: &Kept<Erased>) {
         if self.is_enough(Change::Updated { unchanged: old.is_same(new) }) {
             return;
         }
         // The same one twice is unpacked once.
-        let unpacked = new.object();
-        let old = if old.ptr_eq(new) || !self.handler.wants_old() { unpacked.clone() } else { old.object() };
+        let unpacked = new.any();
+        let old = if old.ptr_eq(new) || !self.handler.wants_old() { unpacked.clone() } else { old.any() };
         match (old, unpacked) {
-            (Some(old), Some(new)) => self.call(|handler| handler.on_update(&old, &new)),
-            (None, Some(new)) => self.call(|handler| handler.on_add(&new, false)),
+            (Some(old), Some(new)) => self.call(|handler| handler.on_update(old, new)),
+            (None, Some(new)) => self.call(|handler| handler.on_add(new, false)),
             (_, None) => {}
         }
     }
 
-    fn deleted<K: Object>(&mut self, gone: &Gone<K>)
-    where
-        H: ResourceEventHandler<K>,
-    {
+    fn deleted(&mut self, gone: &Gone<Erased>) {
         if !self.is_enough(Change::Deleted)
-            && let Some(deleted) = gone.deleted()
+            && let Some(last) = gone.last.any()
         {
-            self.call(|handler| handler.on_delete(&deleted));
+            self.call(|handler| handler.on_delete(last, gone.final_state_unknown));
         }
     }
 }

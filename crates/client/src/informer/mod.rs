@@ -1,5 +1,6 @@
 //! One copy of the objects of a kind, and any number of those who want to know what changes.
 
+mod any;
 mod buffer;
 mod handler;
 #[cfg(test)]
@@ -12,39 +13,40 @@ mod tests;
 
 use std::{
     fmt,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    marker::PhantomData,
+    ops::Deref,
+    sync::{Arc, PoisonError, Weak},
     time::Duration,
 };
 
 use capstan_api::object::Object;
 use capstan_clock::{SharedClock, SharedIds};
 use serde::Serialize;
-use tokio::{sync::watch, task::JoinSet};
 
+pub use any::AnyInformer;
 pub use handler::{Change, HandlerFuncs, ResourceEventHandler};
 pub use notification::{Deleted, Gone};
 pub use part::{Part, Territory};
 
 use crate::{
     Lister, ListerWatcher,
-    beat::{caught, race},
-    kept::{self, Packing},
-    reflector::{Reflector, TransformFunc, WatchErrorHandler, backoff, machine::Config},
+    kept::{Packing, decoder},
+    reflector::machine::Config,
     store::{Indexer, Indexers},
 };
-use buffer::{Buffer, Phase};
-use shared::{PartStore, Shared};
+use buffer::Buffer;
+use handler::Typed;
+use shared::Shared;
 
 /// Keeps a copy of the objects of one kind and tells handlers of changes.
 ///
 /// The store is up to date before any handler hears of a change. Handlers may come and go at any time; who comes late
 /// first hears of all that is there. Each has its own task and its own pace. Clones are the same informer.
+///
+/// This is what has to do with the type of the objects. All else is [`AnyInformer`], to which it dereferences.
 pub struct SharedIndexInformer<K> {
-    inner: Arc<Inner<K>>,
+    any: AnyInformer,
+    indexer: Arc<Indexer<K>>,
 }
 
 /// client-go's name for an informer whose indices nobody asks for.
@@ -52,37 +54,26 @@ pub type SharedInformer<K> = SharedIndexInformer<K>;
 
 impl<K> Clone for SharedIndexInformer<K> {
     fn clone(&self) -> Self {
-        SharedIndexInformer { inner: Arc::clone(&self.inner) }
+        SharedIndexInformer { any: self.any.clone(), indexer: Arc::clone(&self.indexer) }
     }
 }
 
 impl<K> fmt::Debug for SharedIndexInformer<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedIndexInformer").field("parts", &self.inner.parts).finish_non_exhaustive()
+        f.debug_tuple("SharedIndexInformer").field(&self.any).finish()
     }
 }
 
-struct Inner<K> {
-    parts: Vec<Part>,
-    clock: SharedClock,
-    ids: SharedIds,
-    shared: Arc<Shared<K>>,
-    transform: Mutex<Option<TransformFunc<K>>>,
-    packing: Mutex<Option<Packing<K>>>,
-    on_error: Mutex<Option<WatchErrorHandler>>,
-    started: AtomicBool,
-    stop: watch::Sender<bool>,
-    default_resync: Option<Duration>,
-}
+impl<K> Deref for SharedIndexInformer<K> {
+    type Target = AnyInformer;
 
-impl<K> Drop for Inner<K> {
-    fn drop(&mut self) {
-        self.shared.close();
+    fn deref(&self) -> &AnyInformer {
+        &self.any
     }
 }
 
 impl<K: Object> SharedIndexInformer<K> {
-    /// An informer on what `source` has. It does nothing until it [runs](Self::run).
+    /// An informer on what `source` has. It does nothing until it [runs](AnyInformer::run).
     pub fn new(source: Arc<dyn ListerWatcher>, config: Config, clock: SharedClock, ids: SharedIds) -> Self {
         SharedIndexInformer::with_resync(source, config, clock, ids, None)
     }
@@ -102,25 +93,13 @@ impl<K: Object> SharedIndexInformer<K> {
     /// An informer on what several sources have, such as one for each of several namespaces: who reads it or hears of
     /// changes sees one. It has synced once all of them have.
     pub fn with_parts(parts: Vec<Part>, clock: SharedClock, ids: SharedIds, default_resync: Option<Duration>) -> Self {
-        let territories = parts.iter().map(|part| part.territory.clone()).collect();
-        let inner = Inner {
-            parts,
-            shared: Arc::new(Shared::new(Arc::clone(&clock), territories)),
-            clock,
-            ids,
-            transform: Mutex::default(),
-            packing: Mutex::default(),
-            on_error: Mutex::default(),
-            started: AtomicBool::new(false),
-            stop: watch::Sender::new(false),
-            default_resync,
-        };
-        SharedIndexInformer { inner: Arc::new(inner) }
+        let any = AnyInformer::new(decoder::<K>(None), parts, clock, ids, default_resync);
+        SharedIndexInformer { indexer: Arc::new(any.inner.shared.indexer.cast()), any }
     }
 
     /// Changes every object before anybody sees it. Counts for runs that begin later.
     pub fn set_transform(&self, transform: impl Fn(K) -> Result<K, String> + Send + Sync + 'static) {
-        *self.inner.transform.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(transform));
+        *self.inner.decode.lock().unwrap_or_else(PoisonError::into_inner) = decoder::<K>(Some(Arc::new(transform)));
     }
 
     /// Keeps the objects packed, and unpacks one when somebody reads it. Counts for runs that begin later.
@@ -135,91 +114,24 @@ impl<K: Object> SharedIndexInformer<K> {
     where
         K: Serialize,
     {
-        *self.inner.packing.lock().unwrap_or_else(PoisonError::into_inner) = Some(Packing::new(kept::encode));
-    }
-
-    /// Tells of failures. Counts for runs that begin later.
-    pub fn set_watch_error_handler(&self, handler: WatchErrorHandler) {
-        // The panic hook has told of one that panics.
-        let handler: WatchErrorHandler = Arc::new(move |error| drop(catch_unwind(AssertUnwindSafe(|| handler(error)))));
-        *self.inner.on_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(handler);
+        *self.inner.packing.lock().unwrap_or_else(PoisonError::into_inner) = Some(Packing::of::<K>());
     }
 
     /// Adds indices, at any time.
     pub fn add_indexers(&self, indexers: Indexers<K>) {
-        self.inner.shared.indexer.add_indexers(indexers);
+        self.indexer.add_indexers(indexers);
     }
 
     /// The store.
     #[must_use]
     pub fn indexer(&self) -> &Arc<Indexer<K>> {
-        &self.inner.shared.indexer
+        &self.indexer
     }
 
     /// Reads the store.
     #[must_use]
     pub fn lister(&self) -> Lister<K> {
-        Lister::new(Arc::clone(&self.inner.shared.indexer))
-    }
-
-    /// Whether all of the first list is in the store.
-    #[must_use]
-    pub fn has_synced(&self) -> bool {
-        *self.inner.shared.synced.borrow()
-    }
-
-    /// Waits until all of the first list is in the store. False when the informer is shut down before.
-    pub async fn wait_for_sync(&self) -> bool {
-        let (mut synced, mut stop) = (self.inner.shared.synced.subscribe(), self.inner.stop.subscribe());
-        // Neither sender goes away while `self` is there.
-        race(async { synced.wait_for(|synced| *synced).await.is_ok() }, async {
-            let _ = stop.wait_for(|stop| *stop).await;
-        })
-        .await
-        .is_first()
-    }
-
-    /// Whether the objects of a namespace are here, as far as they are selected; the empty one is that of objects that
-    /// live in none.
-    #[must_use]
-    pub fn has_namespace(&self, namespace: &str) -> bool {
-        self.part(namespace).is_some()
-    }
-
-    fn part(&self, namespace: &str) -> Option<usize> {
-        self.inner.parts.iter().position(|part| part.territory.has(namespace))
-    }
-
-    /// The version up to which everything is known.
-    #[must_use]
-    pub fn last_sync_resource_version(&self) -> String {
-        self.inner.shared.versions.borrow().oldest().to_owned()
-    }
-
-    /// The version up to which everything of a namespace is known.
-    #[must_use]
-    pub fn last_sync_resource_version_in(&self, namespace: &str) -> String {
-        let versions = self.inner.shared.versions.borrow();
-        self.part(namespace).map(|part| versions.0[part].clone()).unwrap_or_default()
-    }
-
-    /// Waits until [that](Self::last_sync_resource_version) is another version than this one. The store has all changes
-    /// up to it by then. Never, once the informer is shut down.
-    pub async fn synced_beyond(&self, resource_version: &str) {
-        // The sender does not go away while `self` is there.
-        let _ = self.inner.shared.versions.subscribe().wait_for(|of| of.oldest() != resource_version).await;
-    }
-
-    /// The same for the [version of a namespace](Self::last_sync_resource_version_in). Never, if it is not here.
-    pub async fn synced_beyond_in(&self, namespace: &str, resource_version: &str) {
-        match self.part(namespace) {
-            None => std::future::pending().await,
-            // The sender does not go away while `self` is there.
-            Some(part) => {
-                let mut versions = self.inner.shared.versions.subscribe();
-                let _ = versions.wait_for(|versions| versions.0[part] != resource_version).await;
-            }
-        }
+        Lister::new(Arc::clone(&self.indexer))
     }
 
     /// Tells a handler of all there is and of all changes from now on, in a task of its own on the caller's runtime. It
@@ -234,68 +146,17 @@ impl<K: Object> SharedIndexInformer<K> {
         handler: impl ResourceEventHandler<K>,
         period: Option<Duration>,
     ) -> Registration<K> {
-        let buffer = Arc::new(Buffer::default());
-        let id = self.inner.shared.register(&buffer, period);
-        tokio::spawn(handler::tell(Arc::clone(&buffer), handler));
-        Registration { id, buffer, shared: Arc::downgrade(&self.inner.shared) }
-    }
-
-    /// Lists and watches until [`shut_down`](Self::shut_down). A second run, at the same time or later, does nothing.
-    pub async fn run(&self) {
-        if self.inner.started.swap(true, Ordering::SeqCst) {
-            return;
-        }
-        let inner = &self.inner;
-        let mut others = JoinSet::new();
-        for part in 1..inner.parts.len() {
-            let this = self.clone();
-            others.spawn(async move { this.run_part(part).await });
-        }
-        // The others end when this is dropped.
-        let run = race(self.run_part(0), self.again(|| inner.shared.resync()));
-        let mut stop = inner.stop.subscribe();
-        race(stop.wait_for(|stop| *stop), run).await;
-    }
-
-    async fn run_part(&self, at: usize) {
-        let inner = &self.inner;
-        let Some(Part { source, config, .. }) = inner.parts.get(at) else { return std::future::pending().await };
-        let transform = inner.transform.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let on_error = inner.on_error.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let packing = {
-            let packing = inner.packing.lock().unwrap_or_else(PoisonError::into_inner);
-            packing.as_ref().map(|packing| packing.with_error_handler(on_error.clone()))
-        };
-        let reflector = || {
-            let (clock, ids) = (Arc::clone(&inner.clock), Arc::clone(&inner.ids));
-            let store = PartStore { shared: Arc::clone(&inner.shared), part: at };
-            Reflector::new(Arc::clone(source), store, config.clone(), clock, ids)
-                .with_transform(transform.clone())
-                .with_packing(packing.clone())
-                .with_error_handler(on_error.clone())
-        };
-        self.again(|| reflector().run()).await;
-    }
-
-    /// Runs something. If it panics, of which the panic hook has told, again as if it had failed for long.
-    async fn again<F: Future<Output: Send>>(&self, run: impl Fn() -> F) {
-        while caught(&run).await.is_none() {
-            self.inner.clock.sleep(backoff::MAX).await;
-        }
-    }
-
-    /// Ends the run and all handlers. What the store has stays.
-    pub fn shut_down(&self) {
-        self.inner.stop.send_replace(true);
-        self.inner.shared.close();
+        let (id, buffer) = self.listen(Box::new(Typed::new(handler)), period);
+        Registration { id, buffer, shared: Arc::downgrade(&self.inner.shared), of: PhantomData }
     }
 }
 
 /// A handler that was added. Dropping this does not remove it.
 pub struct Registration<K> {
     id: u64,
-    buffer: Arc<Buffer<K>>,
-    shared: std::sync::Weak<Shared<K>>,
+    buffer: Arc<Buffer>,
+    shared: Weak<Shared>,
+    of: PhantomData<fn() -> K>,
 }
 
 impl<K> fmt::Debug for Registration<K> {
@@ -304,19 +165,17 @@ impl<K> fmt::Debug for Registration<K> {
     }
 }
 
-impl<K: Object> Registration<K> {
+impl<K> Registration<K> {
     /// Whether the handler has heard of all objects that were there first.
     #[must_use]
     pub fn has_synced(&self) -> bool {
-        *self.buffer.phase().borrow() == Phase::Synced
+        self.buffer.has_synced()
     }
 
     /// Waits until the handler has heard of all objects that were there first. False when it never will: the informer
     /// was shut down, or the handler removed, before.
-    pub async fn wait_for_sync(&self) -> bool {
-        // The sender is in the buffer, which is here.
-        let mut phase = self.buffer.phase();
-        phase.wait_for(|phase| *phase != Phase::Listing).await.is_ok_and(|phase| *phase == Phase::Synced)
+    pub fn wait_for_sync(&self) -> impl Future<Output = bool> + Send {
+        self.buffer.wait_for_sync()
     }
 
     /// How many objects there are that the handler has still to hear of.

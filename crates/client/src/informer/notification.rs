@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use capstan_api::object::Object;
-
-use crate::Kept;
+use crate::{Kept, kept::Erased};
 
 /// An object that is gone.
 #[derive(Debug)]
@@ -55,52 +53,28 @@ impl<K> Clone for Gone<K> {
     }
 }
 
-impl<K: Object> Gone<K> {
-    /// What handlers are told.
-    pub(crate) fn deleted(&self) -> Option<Deleted<K>> {
-        let object = self.last.object()?;
-        Some(match self.final_state_unknown {
-            true => Deleted::DeletedFinalStateUnknown(object),
-            false => Deleted::Object(object),
-        })
-    }
-}
-
 /// What a handler is to be told of one object.
-#[derive(Debug)]
-pub(crate) enum Notification<K> {
+#[derive(Clone, Debug)]
+pub(crate) enum Notification {
     Add {
-        new: Kept<K>,
+        new: Kept<Erased>,
         is_in_initial_list: bool,
     },
     Update {
-        old: Kept<K>,
-        new: Kept<K>,
+        old: Kept<Erased>,
+        new: Kept<Erased>,
     },
-    Delete(Gone<K>),
+    Delete(Gone<Erased>),
     /// It went and came back. Two calls.
     Recreate {
-        old: Gone<K>,
-        new: Kept<K>,
+        old: Gone<Erased>,
+        new: Kept<Erased>,
     },
 }
 
-impl<K> Clone for Notification<K> {
-    fn clone(&self) -> Self {
-        match self {
-            Notification::Add { new, is_in_initial_list } => {
-                Notification::Add { new: new.clone(), is_in_initial_list: *is_in_initial_list }
-            }
-            Notification::Update { old, new } => Notification::Update { old: old.clone(), new: new.clone() },
-            Notification::Delete(deleted) => Notification::Delete(deleted.clone()),
-            Notification::Recreate { old, new } => Notification::Recreate { old: old.clone(), new: new.clone() },
-        }
-    }
-}
-
-impl<K> Notification<K> {
+impl Notification {
     /// Both in one, for somebody who has heard of neither. None when there is nothing left to tell.
-    pub(crate) fn then(self, next: Notification<K>) -> Option<Notification<K>> {
+    pub(crate) fn then(self, next: Notification) -> Option<Notification> {
         use Notification::{Add, Delete, Recreate, Update};
         match (self, next) {
             // It came and went: nobody needs to know.

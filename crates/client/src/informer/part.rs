@@ -71,18 +71,19 @@ mod tests {
     use crate::{
         HandlerFuncs, Kept, SharedIndexInformer,
         informer::{shared::PartStore, tests::turns},
+        kept::Erased,
         reflector::ReflectorStore as _,
         testing::{Source, object},
     };
 
-    fn thing(key: &str) -> (Key, Kept<Unstructured>) {
+    fn thing(key: &str) -> (Key, Kept<Erased>) {
         let (namespace, name) = key.split_once('/').unwrap_or(("", key));
         let mut thing = Unstructured::decode(object(name, 1).as_bytes()).unwrap();
         thing.set_namespace(namespace);
-        (Key::of(&thing), Arc::new(thing).into())
+        (Key::of(&thing), Kept::from(Arc::new(thing)).cast())
     }
 
-    fn list(keys: &[&str]) -> BTreeMap<Key, Kept<Unstructured>> {
+    fn list(keys: &[&str]) -> BTreeMap<Key, Kept<Erased>> {
         keys.iter().map(|key| thing(key)).collect()
     }
 

@@ -6,7 +6,6 @@ use std::{
     time::Duration,
 };
 
-use capstan_api::object::Object;
 use capstan_clock::{Moment, SharedClock};
 use tokio::sync::{Notify, watch};
 
@@ -19,6 +18,7 @@ use crate::{
     Kept, Key,
     beat::race,
     delta_fifo::{Delta, DeltaFIFO, Popped},
+    kept::Erased,
     reflector::ReflectorStore,
     store::Indexer,
 };
@@ -28,37 +28,37 @@ const MIN_RESYNC: Duration = Duration::from_secs(1);
 
 /// What the reflector, the handlers and readers share.
 #[derive(Debug)]
-pub(super) struct Shared<K> {
-    pub(super) indexer: Arc<Indexer<K>>,
+pub(super) struct Shared {
+    pub(super) indexer: Indexer<Erased>,
     pub(super) synced: watch::Sender<bool>,
     /// Up to which versions the store has everything.
     pub(super) versions: watch::Sender<Versions>,
     /// What the parts are, each of which is listed by itself.
     territories: Vec<Territory>,
-    processor: Mutex<Processor<K>>,
+    processor: Mutex<Processor>,
     resync_changed: Notify,
     clock: SharedClock,
 }
 
 #[derive(Debug)]
-struct Processor<K> {
-    fifo: DeltaFIFO<K>,
+struct Processor {
+    fifo: DeltaFIFO<Erased>,
     /// Parts of which nothing is known yet.
     unlisted: BTreeSet<usize>,
-    listeners: BTreeMap<u64, Listener<K>>,
+    listeners: BTreeMap<u64, Listener>,
     next_id: u64,
     closed: bool,
 }
 
-impl<K: Object> Processor<K> {
+impl Processor {
     fn has_synced(&self) -> bool {
         self.unlisted.is_empty() && self.fifo.has_synced()
     }
 }
 
 #[derive(Debug)]
-struct Listener<K> {
-    buffer: Arc<Buffer<K>>,
+struct Listener {
+    buffer: Arc<Buffer>,
     resync: Option<Resync>,
 }
 
@@ -68,7 +68,7 @@ struct Resync {
     next: Moment,
 }
 
-impl<K> Shared<K> {
+impl Shared {
     pub(super) fn new(clock: SharedClock, territories: Vec<Territory>) -> Self {
         let processor = Processor {
             fifo: DeltaFIFO::default(),
@@ -78,7 +78,7 @@ impl<K> Shared<K> {
             closed: false,
         };
         Shared {
-            indexer: Arc::default(),
+            indexer: Indexer::default(),
             synced: watch::Sender::new(false),
             versions: watch::Sender::new(Versions(vec![String::new(); territories.len()])),
             territories,
@@ -88,7 +88,7 @@ impl<K> Shared<K> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Processor<K>> {
+    fn lock(&self) -> MutexGuard<'_, Processor> {
         // Nothing panics under the lock.
         self.processor.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -102,14 +102,12 @@ impl<K> Shared<K> {
     pub(super) fn unregister(&self, id: u64) {
         self.lock().listeners.remove(&id);
     }
-}
 
-impl<K: Object> Shared<K> {
     /// Adds a listener, who gets all there is. Nothing happens between the two: the lock is held.
-    pub(super) fn register(&self, buffer: &Arc<Buffer<K>>, period: Option<Duration>) -> u64 {
+    pub(super) fn register(&self, buffer: &Arc<Buffer>, period: Option<Duration>) -> u64 {
         let mut processor = self.lock();
         for (key, object) in self.indexer.snapshot().iter_kept() {
-            buffer.push(key, Notification::Add { new: object.clone(), is_in_initial_list: true });
+            buffer.push(key, Notification::Add { new: object, is_in_initial_list: true });
         }
         if processor.has_synced() {
             buffer.mark_synced();
@@ -152,7 +150,7 @@ impl<K: Object> Shared<K> {
         }
     }
 
-    fn change(&self, part: usize, change: impl FnOnce(&mut DeltaFIFO<K>)) {
+    fn change(&self, part: usize, change: impl FnOnce(&mut DeltaFIFO<Erased>)) {
         let mut processor = self.lock();
         change(&mut processor.fifo);
         processor.unlisted.remove(&part);
@@ -160,7 +158,7 @@ impl<K: Object> Shared<K> {
     }
 
     /// These are all objects of a part.
-    fn replace(&self, part: usize, objects: &BTreeMap<Key, Kept<K>>) {
+    fn replace(&self, part: usize, objects: &BTreeMap<Key, Kept<Erased>>) {
         let (mut processor, territory) = (self.lock(), &self.territories[part]);
         processor.fifo.replace_part(objects, &self.indexer, |key| territory.has_key(key));
         let first = processor.unlisted.remove(&part);
@@ -168,7 +166,7 @@ impl<K: Object> Shared<K> {
     }
 
     /// Empties the queue: into the store first, then to all listeners. Only those who are due hear of a resync.
-    fn process(&self, processor: &mut Processor<K>, due: &[Arc<Buffer<K>>], first: bool) {
+    fn process(&self, processor: &mut Processor, due: &[Arc<Buffer>], first: bool) {
         while let Some(Popped { key, deltas, is_in_initial_list }) = processor.fifo.pop() {
             for delta in deltas.in_order() {
                 if let Delta::Sync(object) = delta {
@@ -188,7 +186,7 @@ impl<K: Object> Shared<K> {
     }
 
     /// Puts a change into the store, and says what it is to those who knew the store before.
-    fn store(&self, key: &Key, delta: Delta<K>, is_in_initial_list: bool) -> Option<Notification<K>> {
+    fn store(&self, key: &Key, delta: Delta<Erased>, is_in_initial_list: bool) -> Option<Notification> {
         let relisted = matches!(delta, Delta::Replaced(_));
         match delta {
             Delta::Deleted(deleted) => self.indexer.remove(key).map(|_| Notification::Delete(deleted)),
@@ -205,33 +203,33 @@ impl<K: Object> Shared<K> {
 }
 
 /// What the reflector of one part writes to.
-pub(super) struct PartStore<K> {
-    pub(super) shared: Arc<Shared<K>>,
+pub(super) struct PartStore {
+    pub(super) shared: Arc<Shared>,
     pub(super) part: usize,
 }
 
-impl<K: Object> ReflectorStore<K> for PartStore<K> {
+impl ReflectorStore<Erased> for PartStore {
     fn is_empty(&self) -> bool {
         self.shared.indexer.is_empty()
     }
 
-    fn get(&self, key: &str) -> Option<Kept<K>> {
+    fn get(&self, key: &str) -> Option<Kept<Erased>> {
         self.shared.indexer.kept(key)
     }
 
-    fn add(&mut self, key: Key, object: Kept<K>) {
+    fn add(&mut self, key: Key, object: Kept<Erased>) {
         self.shared.change(self.part, |fifo| fifo.add(&key, object));
     }
 
-    fn update(&mut self, key: Key, object: Kept<K>) {
+    fn update(&mut self, key: Key, object: Kept<Erased>) {
         self.shared.change(self.part, |fifo| fifo.update(&key, object));
     }
 
-    fn delete(&mut self, key: Key, object: Option<Kept<K>>) {
+    fn delete(&mut self, key: Key, object: Option<Kept<Erased>>) {
         self.shared.change(self.part, |fifo| fifo.delete(&key, object, &self.shared.indexer));
     }
 
-    fn replace(&mut self, objects: BTreeMap<Key, Kept<K>>) {
+    fn replace(&mut self, objects: BTreeMap<Key, Kept<Erased>>) {
         self.shared.replace(self.part, &objects);
     }
 

@@ -17,6 +17,7 @@ use super::{
 use crate::{
     Error, Kept, Key, Registration,
     delta_fifo::{Delta, DeltaFIFO},
+    kept::Erased,
     reflector::machine::Config,
     store::Indexer,
     testing::{Source, object},
@@ -451,6 +452,14 @@ fn decoded(at: u8, version: u64) -> Arc<Unstructured> {
     Arc::new(Unstructured::decode(object(&format!("o{at}"), version).as_bytes()).unwrap())
 }
 
+fn kept(object: Arc<Unstructured>) -> Kept<Erased> {
+    Kept::from(object).cast()
+}
+
+fn read(kept: Kept<Erased>) -> Arc<Unstructured> {
+    kept.cast().object().unwrap()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
@@ -471,22 +480,22 @@ proptest! {
         let hear = |view: &mut BTreeMap<String, u64>| {
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             let (_, notification) = runtime.block_on(buffer.next()).unwrap();
-            let gone = |view: &mut BTreeMap<String, u64>, old: &Gone<Unstructured>| {
-                assert!(view.remove(&name(&old.last.object().unwrap())).is_some());
+            let gone = |view: &mut BTreeMap<String, u64>, old: Gone<Erased>| {
+                assert!(view.remove(&name(&read(old.last))).is_some());
             };
-            let put = |view: &mut BTreeMap<String, u64>, new: &Kept<Unstructured>| {
-                let new = new.object().unwrap();
+            let put = |view: &mut BTreeMap<String, u64>, new: Kept<Erased>| {
+                let new = read(new);
                 view.insert(name(&new), version(&new))
             };
             match notification {
-                Notification::Add { new, .. } => assert_eq!(put(view, &new), None),
+                Notification::Add { new, .. } => assert_eq!(put(view, new), None),
                 Notification::Update { old, new } => {
-                    assert_eq!(put(view, &new), Some(version(&old.object().unwrap())));
+                    assert_eq!(put(view, new), Some(version(&read(old))));
                 }
-                Notification::Delete(old) => gone(view, &old),
+                Notification::Delete(old) => gone(view, old),
                 Notification::Recreate { old, new } => {
-                    gone(view, &old);
-                    assert_eq!(put(view, &new), None);
+                    gone(view, old);
+                    assert_eq!(put(view, new), None);
                 }
             }
             buffer.told();
@@ -499,13 +508,13 @@ proptest! {
                 (0, old) => {
                     truth.insert(name(&new), count as u64);
                     buffer.push(&key, match old {
-                        Some(old) => Notification::Update { old: old.into(), new: new.into() },
-                        None => Notification::Add { new: new.into(), is_in_initial_list: false },
+                        Some(old) => Notification::Update { old: kept(old), new: kept(new) },
+                        None => Notification::Add { new: kept(new), is_in_initial_list: false },
                     });
                 }
                 (1, Some(old)) => {
                     truth.remove(&name(&old));
-                    buffer.push(&key, Notification::Delete(Gone { last: old.into(), final_state_unknown: false }));
+                    buffer.push(&key, Notification::Delete(Gone { last: kept(old), final_state_unknown: false }));
                 }
                 _ if buffer.len() > 0 => hear(&mut view),
                 _ => {}

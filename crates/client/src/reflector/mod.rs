@@ -25,7 +25,7 @@ use crate::{
     Error, Kept, Key, ListPage, ListerWatcher, WatchStream,
     beat::{Either, race},
     failure,
-    kept::{Packed, Packing},
+    kept::{self, Decode, Named, Packing},
 };
 use machine::{Config, Effect, Input, Machine, Next};
 
@@ -94,11 +94,11 @@ pub struct Reflector<K, S> {
     store: S,
     machine: Machine,
     clock: SharedClock,
-    transform: Option<TransformFunc<K>>,
+    decode: Decode,
+    packing: Option<Packing>,
     on_error: Option<WatchErrorHandler>,
     /// What was told since a watch last worked: failures that go on are told of once.
     told: VecDeque<Error>,
-    packing: Option<Packing<K>>,
     collected: BTreeMap<Key, Kept<K>>,
 }
 
@@ -113,20 +113,40 @@ impl<K, S> fmt::Debug for Reflector<K, S> {
 
 /// What could be read of an object.
 enum Read<K> {
-    Whole { key: Key, object: Kept<K>, resource_version: String },
+    Whole(Named<K>),
     Bad { key: Option<Key>, resource_version: String },
 }
 
 impl<K: Object, S: ReflectorStore<K>> Reflector<K, S> {
     /// One that does nothing until it runs.
     pub fn new(source: Arc<dyn ListerWatcher>, store: S, config: Config, clock: SharedClock, ids: SharedIds) -> Self {
-        let machine = Machine::new(config, ids);
+        Reflector::with_decode(source, store, config, clock, ids, kept::decoder::<K>(None))
+    }
+
+    /// Changes every object before the store gets it.
+    #[must_use]
+    pub fn with_transform(mut self, transform: Option<TransformFunc<K>>) -> Self {
+        self.decode = kept::decoder(transform);
+        self
+    }
+}
+
+impl<K, S: ReflectorStore<K>> Reflector<K, S> {
+    /// One that leaves it to others to know of which type objects are.
+    pub(crate) fn with_decode(
+        source: Arc<dyn ListerWatcher>,
+        store: S,
+        config: Config,
+        clock: SharedClock,
+        ids: SharedIds,
+        decode: Decode,
+    ) -> Self {
         Reflector {
             source,
             store,
-            machine,
+            machine: Machine::new(config, ids),
             clock,
-            transform: None,
+            decode,
             packing: None,
             on_error: None,
             told: VecDeque::new(),
@@ -134,16 +154,9 @@ impl<K: Object, S: ReflectorStore<K>> Reflector<K, S> {
         }
     }
 
-    /// Changes every object before the store gets it.
-    #[must_use]
-    pub fn with_transform(mut self, transform: Option<TransformFunc<K>>) -> Self {
-        self.transform = transform;
-        self
-    }
-
     /// Keeps objects packed.
     #[must_use]
-    pub(crate) fn with_packing(mut self, packing: Option<Packing<K>>) -> Self {
+    pub(crate) fn with_packing(mut self, packing: Option<Packing>) -> Self {
         self.packing = packing;
         self
     }
@@ -245,12 +258,8 @@ impl<K: Object, S: ReflectorStore<K>> Reflector<K, S> {
     /// Puts an object of a list to the others. What the store has already in this version is not read again, and of
     /// what cannot be read the state that the store has stays: it is not gone.
     fn collect(&mut self, item: Encoded<'_>, kind: Option<&GroupVersionKind>) {
-        if let Some(Packed { key, object, .. }) = self.known(item) {
-            self.collected.insert(key, object);
-            return;
-        }
-        match self.read(item, kind) {
-            Read::Whole { key, object, .. } => drop(self.collected.insert(key, object)),
+        match self.known(item).map_or_else(|| self.read(item, kind), Read::Whole) {
+            Read::Whole(Named { key, object, .. }) => drop(self.collected.insert(key, object)),
             Read::Bad { key: Some(key), .. } => {
                 if let Some(known) = self.store.get(key.as_str()) {
                     self.collected.insert(key, known);
@@ -261,7 +270,7 @@ impl<K: Object, S: ReflectorStore<K>> Reflector<K, S> {
     }
 
     /// The object that the store has, if it is in the same state.
-    fn known(&self, item: Encoded<'_>) -> Option<Packed<K>> {
+    fn known(&self, item: Encoded<'_>) -> Option<Named<K>> {
         if self.store.is_empty() {
             return None;
         }
@@ -269,7 +278,7 @@ impl<K: Object, S: ReflectorStore<K>> Reflector<K, S> {
         let key = Key::new(&metadata.namespace, &metadata.name);
         let object = self.store.get(key.as_str())?;
         let same = object.is_at(&metadata.uid, &metadata.resource_version);
-        same.then(|| Packed { key, object, resource_version: metadata.resource_version.into_owned() })
+        same.then(|| Named { key, object, resource_version: metadata.resource_version.into_owned() })
     }
 
     fn read(&self, encoded: Encoded<'_>, kind: Option<&GroupVersionKind>) -> Read<K> {
@@ -277,29 +286,11 @@ impl<K: Object, S: ReflectorStore<K>> Reflector<K, S> {
         if self.machine.config().no_managed_fields {
             encoded = encoded.without_managed_fields();
         }
-        if self.transform.is_none()
-            && let Some(Packed { key, resource_version, object }) =
-                self.packing.as_ref().and_then(|p| p.pack(encoded, kind))
-        {
-            return Read::Whole { key, object, resource_version };
-        }
         // What is not ours may panic: then it is this object that cannot be had, and no other.
-        let read = catch_unwind(AssertUnwindSafe(|| {
-            let object = K::decode(encoded, kind).map_err(|error| error.to_string())?;
-            let object = match &self.transform {
-                None => object,
-                Some(transform) => transform(object)?,
-            };
-            let (key, resource_version) = (Key::of(&object), object.identity().resource_version.to_owned());
-            let object = match &self.packing {
-                Some(packing) => packing.pack_object(object),
-                None => Arc::new(object).into(),
-            };
-            Ok(Packed { key, resource_version, object })
-        }));
+        let read = catch_unwind(AssertUnwindSafe(|| (self.decode)(encoded, kind, self.packing.as_ref())));
         match read.unwrap_or_else(|_| Err("reading it panicked".to_owned())) {
-            Ok(Packed { key, resource_version, object }) if !key.name().is_empty() => {
-                Read::Whole { key, object, resource_version }
+            Ok(Named { key, resource_version, object }) if !key.name().is_empty() => {
+                Read::Whole(Named { key, resource_version, object: object.cast() })
             }
             other => {
                 let reason = other.err().unwrap_or_else(|| "it has no name".to_owned());
@@ -329,11 +320,8 @@ impl<K: Object, S: ReflectorStore<K>> Reflector<K, S> {
         let encoded = Encoded::new(&event.object);
         // When everything is sent again, what has not changed is not read again.
         let known = if self.machine.is_collecting() { self.known(encoded) } else { None };
-        let read = match known {
-            Some(Packed { key, object, resource_version }) => Read::Whole { key, object, resource_version },
-            None => self.read(encoded, None),
-        };
-        let (Read::Whole { resource_version, .. } | Read::Bad { resource_version, .. }) = &read;
+        let read = known.map_or_else(|| self.read(encoded, None), Read::Whole);
+        let (Read::Whole(Named { resource_version, .. }) | Read::Bad { resource_version, .. }) = &read;
         let resource_version = resource_version.clone();
         let input = Input::Event { event_type, resource_version: &resource_version, initial_events_end: false };
         self.step(&input, |this, collecting| this.apply(event_type, read, collecting))
@@ -342,16 +330,16 @@ impl<K: Object, S: ReflectorStore<K>> Reflector<K, S> {
     fn apply(&mut self, event_type: EventType, read: Read<K>, collecting: bool) {
         let gone = event_type == EventType::Deleted;
         match read {
-            Read::Whole { key, .. } | Read::Bad { key: Some(key), .. } if collecting && gone => {
+            Read::Whole(Named { key, .. }) | Read::Bad { key: Some(key), .. } if collecting && gone => {
                 self.collected.remove(&key);
             }
-            Read::Whole { key, object, .. } if collecting => {
+            Read::Whole(Named { key, object, .. }) if collecting => {
                 let known = self.store.get(key.as_str()).filter(|known| known.is_same(&object));
                 self.collected.insert(key, known.unwrap_or(object));
             }
-            Read::Whole { key, object, .. } if gone => self.store.delete(key, Some(object)),
-            Read::Whole { key, object, .. } if event_type == EventType::Added => self.store.add(key, object),
-            Read::Whole { key, object, .. } => self.store.update(key, object),
+            Read::Whole(Named { key, object, .. }) if gone => self.store.delete(key, Some(object)),
+            Read::Whole(Named { key, object, .. }) if event_type == EventType::Added => self.store.add(key, object),
+            Read::Whole(Named { key, object, .. }) => self.store.update(key, object),
             Read::Bad { key: Some(key), .. } if gone => self.store.delete(key, None),
             Read::Bad { key: Some(key), .. } if collecting => {
                 if let Some(known) = self.store.get(key.as_str()) {

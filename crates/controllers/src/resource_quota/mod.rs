@@ -222,7 +222,7 @@ impl Sources {
             Evaluator::PersistentVolumeClaims => all(&self.claims, namespace),
             Evaluator::ResourceClaims => all(&self.device_claims, namespace),
             Evaluator::Count(GroupResource { group, resource }) => {
-                let informer = self.metadata.informer(group, resource).filter(SharedIndexInformer::has_synced)?;
+                let informer = self.metadata.informer(group, resource).filter(|informer| informer.has_synced())?;
                 let count = informer.lister().namespace(namespace).list(&Selector::default()).len();
                 vec![Value::Null; count]
             }
