@@ -35,6 +35,7 @@ mod node_ttl;
 mod overlay;
 mod percent;
 mod persistentvolume;
+mod pod;
 mod pod_claims;
 mod pod_gc;
 mod pod_status;

@@ -10,12 +10,13 @@ use capstan_api::options::DeleteOptions;
 use capstan_client::{Api, BoxFuture, Client, Error, HandlerFuncs, Key, Lister};
 use capstan_clock::{Moment, SharedClock};
 use capstan_runtime::{Action, Controller, EventRecorder, EventType, ObjectReference, ReconcileError, Reconciler};
-use k8s_openapi::api::core::v1::{Node, Pod, Taint, Toleration};
+use k8s_openapi::api::core::v1::{Node, Taint};
 
 use crate::{
     ControllerContext,
     drive::{drive, filled},
-    pod_status::{disruption, index_by_node, node_name, of_node, patch_status, set_condition},
+    pod::{Pod, Toleration},
+    pod_status::{AsOf, disruption, index_by_node, node_name, of_node, patch_status, set_condition},
 };
 
 const WORKERS: usize = 8;
@@ -42,10 +43,10 @@ enum Stay {
     Not,
 }
 
-fn stay(taints: &[&Taint], tolerations: &[Toleration]) -> Stay {
+fn stay<'a>(taints: &[&Taint], tolerations: impl Iterator<Item = &'a Toleration> + Clone) -> Stay {
     let mut shortest: Option<i64> = None;
     for taint in taints {
-        let Some(toleration) = tolerations.iter().find(|toleration| tolerates(toleration, taint)) else {
+        let Some(toleration) = tolerations.clone().find(|toleration| tolerates(toleration, taint)) else {
             return Stay::Not;
         };
         if let Some(seconds) = toleration.toleration_seconds {
@@ -139,9 +140,9 @@ impl Evictor {
         let api = Api::<Pod>::namespaced(&self.client, key.namespace());
         let Some(pod) = api.get_opt(key.name()).await? else { return Ok(()) };
         let mut status = pod.status.clone().unwrap_or_default();
-        let why = disruption(&pod, "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint");
+        let why = disruption("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint");
         if set_condition(&mut status, why, self.clock.now()) {
-            patch_status(&self.client, &pod, &status).await?;
+            patch_status(&self.client, &pod, &status, AsOf::Any).await?;
         }
         api.delete(key.name(), &DeleteOptions::default()).await
     }
@@ -156,7 +157,7 @@ impl Reconciler for Evictor {
         let node = self.nodes.get(&Key::new("", node_name(&pod)));
         // Who goes already need not be told.
         let Some(node) = node.filter(|_| pod.metadata.deletion_timestamp.is_none()) else { return Ok(Action::Done) };
-        let tolerations = pod.spec.as_ref().and_then(|spec| spec.tolerations.as_deref()).unwrap_or_default();
+        let tolerations = pod.spec.iter().flat_map(|spec| spec.tolerations.iter().flatten());
         let now = self.clock.monotonic();
         match stay(&no_execute(&node), tolerations) {
             Stay::Forever => {
@@ -206,7 +207,7 @@ mod tests {
                     }
                 })
                 .collect();
-            let found = stay(&taints.iter().collect::<Vec<_>>(), &tolerations);
+            let found = stay(&taints.iter().collect::<Vec<_>>(), tolerations.iter());
             assert_eq!(found, expected, "{taints:?} {tolerations:?}");
         }
         let seconds = |n| Stay::For(Duration::from_secs(n));
