@@ -52,6 +52,7 @@ mod service_cidr;
 mod service_pods;
 mod serviceaccount;
 mod serviceaccount_token;
+mod shared;
 mod statefulset;
 mod taint_eviction;
 mod ttl_after_finished;

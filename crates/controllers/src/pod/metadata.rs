@@ -1,19 +1,15 @@
 //! The metadata of a pod, as far as loops look at it.
 
-use std::{
-    borrow::Cow,
-    collections::BTreeMap,
-    hash::{Hash, Hasher},
-};
+use std::{borrow::Cow, collections::BTreeMap};
 
 use capstan_api::{Str, object::OwnerReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Deserializer};
 
-use super::shared::Shared;
 use crate::{
     job::template::{FAILURE_COUNT, IGNORED_FAILURE_COUNT, INDEX_ANNOTATION},
     pods::rank::DELETION_COST,
+    shared::{Owners, Shared},
 };
 
 /// The annotations of pods that loops read. Others are not kept.
@@ -37,24 +33,13 @@ pub(crate) struct Metadata {
     #[serde(deserialize_with = "read")]
     pub(crate) annotations: BTreeMap<String, String>,
     pub(crate) finalizers: Option<Vec<String>>,
-    owner_references: Option<Shared<Owners>>,
+    owner_references: Owners,
 }
 
 fn read<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D::Error> {
     let mut all = Option::<BTreeMap<String, String>>::deserialize(from)?.unwrap_or_default();
     all.retain(|name, _| READ.contains(&name.as_str()));
     Ok(all)
-}
-
-/// Whom a pod belongs to.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(transparent)]
-struct Owners(Vec<OwnerReference>);
-
-impl Hash for Owners {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.iter().for_each(|owner| owner.uid.hash(state));
-    }
 }
 
 impl Metadata {
@@ -75,7 +60,7 @@ impl Metadata {
 
     /// Whom the pod belongs to.
     pub(crate) fn owners(&self) -> &[OwnerReference] {
-        self.owner_references.as_ref().map(|owners| owners.0.as_slice()).unwrap_or_default()
+        &self.owner_references
     }
 
     /// The labels.
@@ -165,6 +150,6 @@ impl capstan_api::object::Metadata for Metadata {
     }
 
     fn set_owner_references(&mut self, references: Vec<OwnerReference>) {
-        self.owner_references = Some(Shared::from(Owners(references)));
+        self.owner_references = references.into();
     }
 }

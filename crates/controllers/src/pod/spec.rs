@@ -9,7 +9,7 @@ use k8s_openapi::{
 };
 use serde::{Deserialize, Deserializer};
 
-use super::shared::{List, Shared};
+use crate::shared::{List, Shared};
 
 /// Amounts by name, as they are written.
 pub(crate) type Amounts = BTreeMap<String, String>;

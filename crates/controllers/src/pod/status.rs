@@ -6,10 +6,9 @@ use serde::{Deserialize, Deserializer, de::IgnoredAny};
 
 use super::{
     ResourceRequirements,
-    shared::Shared,
     spec::{Amounts, amounts, nullable},
 };
-use crate::pod_status::DISRUPTION_TARGET;
+use crate::{pod_status::DISRUPTION_TARGET, shared::Shared};
 
 /// What has become of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

@@ -1,4 +1,4 @@
-//! What many pods have in common is kept once: pods of one template differ in little.
+//! What many objects have in common is kept once: pods of one template differ in little.
 
 use std::{
     any::{Any, TypeId},
@@ -7,6 +7,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
+use capstan_api::object::OwnerReference;
 use serde::{Deserialize, Deserializer};
 
 /// How many values are remembered to be shared. A value whose place another one has taken is merely kept once more.
@@ -48,7 +49,7 @@ impl<'a, T> IntoIterator for &'a List<T> {
 
 impl<T: Clone> Shared<T> {
     /// The value, to be changed for this one.
-    pub(super) fn to_mut(&mut self) -> &mut T {
+    pub(crate) fn to_mut(&mut self) -> &mut T {
         Arc::make_mut(&mut self.0)
     }
 }
@@ -74,6 +75,39 @@ impl<T: Hash + Eq + Send + Sync + 'static> From<T> for Shared<T> {
 impl<'de, T: Deserialize<'de> + Hash + Eq + Send + Sync + 'static> Deserialize<'de> for Shared<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         T::deserialize(deserializer).map(Shared::from)
+    }
+}
+
+/// Whom an object belongs to. Its siblings belong to the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Owners(Option<Shared<References>>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct References(Box<[OwnerReference]>);
+
+impl Hash for References {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.iter().for_each(|owner| owner.uid.hash(state));
+    }
+}
+
+impl Deref for Owners {
+    type Target = [OwnerReference];
+
+    fn deref(&self) -> &[OwnerReference] {
+        self.0.as_ref().map(|owners| &*owners.0.0).unwrap_or_default()
+    }
+}
+
+impl From<Vec<OwnerReference>> for Owners {
+    fn from(owners: Vec<OwnerReference>) -> Self {
+        Owners((!owners.is_empty()).then(|| Shared::from(References(owners.into()))))
+    }
+}
+
+impl<'de> Deserialize<'de> for Owners {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Option::<Vec<OwnerReference>>::deserialize(deserializer).map(|owners| owners.unwrap_or_default().into())
     }
 }
 
