@@ -11,7 +11,7 @@ use capstan_clock::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
-use crate::pod::{Pod, PodCondition, PodStatus};
+use crate::pod::{About, Pod, PodCondition, PodStatus};
 
 /// The index of pods by their node.
 const BY_NODE: &str = "spec.nodeName";
@@ -52,9 +52,10 @@ pub(crate) fn of_node(indexer: &Indexer<Pod>, node: &str) -> Vec<Arc<Pod>> {
 }
 
 /// Adds a condition, or changes the one of its type. Whether that changed anything.
-pub(crate) fn set_condition(status: &mut PodStatus, new: PodCondition, now: Timestamp) -> bool {
+pub(crate) fn set_condition(status: &mut PodStatus, new: About, now: Timestamp) -> bool {
     let mut conditions = status.conditions.take().unwrap_or_default().into_vec();
-    let mut new = PodCondition { last_transition_time: Some(Time(now)), ..new };
+    let mut new = PodCondition::from(new);
+    new.last_transition_time = Some(Time(now));
     let changed = match conditions.iter_mut().find(|condition| condition.type_ == new.type_) {
         None => {
             conditions.push(new);
@@ -74,13 +75,12 @@ pub(crate) fn set_condition(status: &mut PodStatus, new: PodCondition, now: Time
 }
 
 /// That a pod is taken away, and why.
-pub(crate) fn disruption(reason: &str, message: &str) -> PodCondition {
-    PodCondition {
+pub(crate) fn disruption(reason: &str, message: &str) -> About {
+    About {
         type_: DISRUPTION_TARGET.into(),
         status: "True".into(),
         reason: Some(reason.into()),
         message: Some(message.into()),
-        ..PodCondition::default()
     }
 }
 

@@ -24,7 +24,7 @@ use self::scale::{Expected, Scales};
 use crate::{
     ControllerContext,
     drive::{drive, filled, join},
-    pod::{Pod, PodCondition},
+    pod::{About, Pod},
     pod_status::{AsOf, DISRUPTION_TARGET, condition, has_ended, patch_status, set_condition},
 };
 
@@ -290,7 +290,7 @@ impl Reconciler for Stale {
         if age < STALE_DISRUPTION {
             return Ok(Action::RequeueAfter(STALE_DISRUPTION - age));
         }
-        let over = PodCondition { type_: DISRUPTION_TARGET.into(), status: "False".into(), ..PodCondition::default() };
+        let over = About { type_: DISRUPTION_TARGET.into(), status: "False".into(), ..About::default() };
         let mut status = pod.status.clone().unwrap_or_default();
         if set_condition(&mut status, over, now) {
             // Who said meanwhile that the pod is taken away is right.

@@ -1,8 +1,10 @@
 //! What has become of a pod, as far as loops look at it.
 
+use std::ops::Deref;
+
 use capstan_api::Str;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use serde::{Deserialize, Deserializer, de::IgnoredAny};
+use serde::{Deserialize, de::IgnoredAny};
 
 use super::{
     ResourceRequirements,
@@ -24,7 +26,6 @@ pub(crate) struct PodStatus {
     pub(crate) resize: Option<Str>,
     pub(crate) start_time: Option<Time>,
     pub(crate) observed_generation: Option<i64>,
-    #[serde(deserialize_with = "conditions")]
     pub(crate) conditions: Option<Box<[PodCondition]>>,
     pub(crate) container_statuses: Option<Box<[ContainerStatus]>>,
     pub(crate) init_container_statuses: Option<Box<[ContainerStatus]>>,
@@ -42,23 +43,54 @@ pub(crate) struct PodIP {
 
 /// What is so of a pod, and since when.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(from = "Told")]
 pub(crate) struct PodCondition {
-    #[serde(rename = "type", deserialize_with = "nullable")]
-    pub(crate) type_: Str,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) status: Str,
-    pub(crate) reason: Option<Str>,
-    /// Only of the condition that loops write themselves.
-    pub(crate) message: Option<Box<str>>,
+    about: Shared<About>,
     pub(crate) last_transition_time: Option<Time>,
 }
 
-fn conditions<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Box<[PodCondition]>>, D::Error> {
-    let mut conditions = Option::<Box<[PodCondition]>>::deserialize(from)?;
-    let others = conditions.iter_mut().flatten().filter(|condition| condition.type_ != DISRUPTION_TARGET);
-    others.for_each(|condition| condition.message = None);
-    Ok(conditions)
+/// What is so of a pod. It is so of many.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct About {
+    pub(crate) type_: Str,
+    pub(crate) status: Str,
+    pub(crate) reason: Option<Str>,
+    /// Only of the condition that loops write themselves.
+    pub(crate) message: Option<Str>,
+}
+
+impl From<About> for PodCondition {
+    fn from(about: About) -> Self {
+        PodCondition { about: about.into(), last_transition_time: None }
+    }
+}
+
+impl Deref for PodCondition {
+    type Target = About;
+
+    fn deref(&self) -> &About {
+        &self.about
+    }
+}
+
+/// A condition as it is told.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Told {
+    #[serde(rename = "type", deserialize_with = "nullable")]
+    type_: Str,
+    #[serde(deserialize_with = "nullable")]
+    status: Str,
+    reason: Option<Str>,
+    message: Option<Str>,
+    last_transition_time: Option<Time>,
+}
+
+impl From<Told> for PodCondition {
+    fn from(Told { type_, status, reason, message, last_transition_time }: Told) -> Self {
+        let message = message.filter(|_| type_ == DISRUPTION_TARGET);
+        PodCondition { about: About { type_, status, reason, message }.into(), last_transition_time }
+    }
 }
 
 /// What has become of a container.

@@ -120,7 +120,7 @@ pub(crate) mod testing {
     use capstan_api::Resource as _;
 
     use super::*;
-    use crate::pod::ContainerStatus;
+    use crate::pod::{About, ContainerStatus};
 
     /// The time at which tests begin.
     pub(crate) fn start() -> Timestamp {
@@ -144,12 +144,9 @@ pub(crate) mod testing {
                 "ready" => {
                     status.phase = Some("Running".into());
                     let since = at(if value.is_empty() { "0" } else { value });
-                    let ready = PodCondition {
-                        type_: "Ready".into(),
-                        status: "True".into(),
-                        last_transition_time: Some(since),
-                        ..PodCondition::default()
-                    };
+                    let about = About { type_: "Ready".into(), status: "True".into(), ..About::default() };
+                    let mut ready = PodCondition::from(about);
+                    ready.last_transition_time = Some(since);
                     status.conditions = Some(Box::from([ready]));
                 }
                 "deleted" => pod.metadata.deletion_timestamp = Some(Time(start())),
