@@ -16,18 +16,16 @@ use capstan_api::{
 use capstan_client::{Api, BoxFuture, Client, Deleted, Error, HandlerFuncs, Key, Lister};
 use capstan_clock::{SharedClock, Timestamp};
 use capstan_runtime::{Action, Controller, ReconcileError, Reconciler, workqueue::PriorityQueue};
-use k8s_openapi::api::{
-    core::v1::Pod,
-    resource::v1::{
-        DeviceRequestAllocationResult, DeviceTaint, DeviceToleration, ResourceClaim, ResourceSlice, ResourceSliceSpec,
-    },
+use k8s_openapi::api::resource::v1::{
+    DeviceRequestAllocationResult, DeviceTaint, DeviceToleration, ResourceClaim, ResourceSlice, ResourceSliceSpec,
 };
 
 use crate::{
     ControllerContext,
     drive::{drive, filled},
+    pod::{Pod, PodResourceClaimStatus},
     pod_claims::is_controlled_by,
-    pod_status::{disruption, node_name, patch_status, set_condition},
+    pod_status::{AsOf, disruption, node_name, patch_status, set_condition},
     recorder::Recorder,
     resource_claim::{Named, name_of, reserved_for, specs},
 };
@@ -114,8 +112,8 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
     drive(context, "device-taint-eviction-controller", caches, controller)
 }
 
-fn claim_statuses(pod: &Pod) -> Option<&Vec<k8s_openapi::api::core::v1::PodResourceClaimStatus>> {
-    pod.status.as_ref()?.resource_claim_statuses.as_ref()
+fn claim_statuses(pod: &Pod) -> Option<&[PodResourceClaimStatus]> {
+    pod.status.as_ref()?.resource_claim_statuses.as_deref()
 }
 
 /// Enqueues the pods that a claim is reserved for.
@@ -204,7 +202,7 @@ impl Evictor {
         });
         let claims = named.filter_map(|(name, made)| {
             let claim = self.claims.get(&Key::new(namespace, name))?;
-            let is_reserved = reserved_for(&claim).iter().any(|user| Some(&user.uid) == pod.metadata.uid.as_ref());
+            let is_reserved = reserved_for(&claim).iter().any(|user| user.uid == pod.metadata.uid());
             (is_reserved && (!made || is_controlled_by(&claim.metadata, pod))).then_some(claim)
         });
         let times = claims.flat_map(|claim| {
@@ -217,19 +215,19 @@ impl Evictor {
         times.min()
     }
 
-    async fn evict(&self, key: &Key, uid: Option<&String>) -> Result<(), Error> {
+    async fn evict(&self, key: &Key, uid: &str) -> Result<(), Error> {
         let api = Api::<Pod>::namespaced(&self.client, key.namespace());
         let Some(pod) = api.get_opt(key.name()).await? else { return Ok(()) };
-        if pod.metadata.uid.as_ref() != uid || pod.metadata.deletion_timestamp.is_some() {
+        if pod.metadata.uid() != uid || pod.metadata.deletion_timestamp.is_some() {
             return Ok(());
         }
         self.recorder.normal(&pod, REASON, "Marking for deletion");
         let mut status = pod.status.clone().unwrap_or_default();
         let message = "Device Taint manager: deleting due to NoExecute taint";
-        if set_condition(&mut status, disruption(&pod, "DeletionByDeviceTaintManager", message), self.clock.now()) {
-            patch_status(&self.client, &pod, &status).await?;
+        if set_condition(&mut status, disruption("DeletionByDeviceTaintManager", message), self.clock.now()) {
+            patch_status(&self.client, &pod, &status, AsOf::Any).await?;
         }
-        let preconditions = Some(Preconditions { uid: uid.cloned(), ..Preconditions::default() });
+        let preconditions = Some(Preconditions { uid: Some(uid.to_owned()), ..Preconditions::default() });
         api.delete(key.name(), &DeleteOptions { preconditions, ..DeleteOptions::default() }).await
     }
 }
@@ -251,7 +249,7 @@ impl Reconciler for Evictor {
         if left.is_positive() {
             return Ok(Action::RequeueAfter(left.unsigned_abs()));
         }
-        match self.evict(&key, pod.metadata.uid.as_ref()).await {
+        match self.evict(&key, pod.metadata.uid()).await {
             Err(error) if !error.is_not_found() => Err(error.into()),
             _ => {
                 self.marked(|marked| marked.remove(&key));

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use capstan_client::{Api, BoxFuture, Client, Deleted, HandlerFuncs, Key, SharedIndexInformer};
 use capstan_runtime::{Action, Controller, ReconcileError, Reconciler, workqueue::PriorityQueue};
 use k8s_openapi::{
-    api::core::v1::{PersistentVolumeClaim, Pod, Volume},
+    api::core::v1::PersistentVolumeClaim,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
 
 use crate::{
     ControllerContext,
     drive::{drive, filled},
+    pod::{Pod, Volume},
     pod_claims::{self, check_is_for_pod, ephemeral_claim_name},
     recorder::Recorder,
 };
@@ -86,8 +87,8 @@ impl Loop {
         let owner = OwnerReference {
             api_version: "v1".to_owned(),
             kind: "Pod".to_owned(),
-            name: pod.metadata.name.clone().unwrap_or_default(),
-            uid: pod.metadata.uid.clone().unwrap_or_default(),
+            name: pod.metadata.name().to_owned(),
+            uid: pod.metadata.uid().to_owned(),
             controller: Some(true),
             block_owner_deletion: Some(true),
         };

@@ -13,14 +13,15 @@ use capstan_api::{
 use capstan_client::{Api, BoxFuture, Client, Error, Lister, Patch};
 use capstan_clock::{SharedClock, Timestamp};
 use k8s_openapi::{
-    api::core::v1::{ConfigMap, Pod, Secret, ServiceAccount},
+    api::core::v1::{ConfigMap, Secret, ServiceAccount},
     jiff::{SignedDuration, civil::Date},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     ControllerContext,
     drive::{every, filled, synced},
+    pod::{Pod, PodSpec},
     serviceaccount_token::{ACCOUNT_NAME, ACCOUNT_UID, SECRET_TYPE},
 };
 
@@ -99,28 +100,6 @@ fn judge(secret: &Secret, now: Timestamp, is_named: bool, is_mounted: impl FnOnc
     }
 }
 
-/// The names of Secrets that a pod reads, wherever its spec has them.
-fn secret_names(value: &Value, found: &mut BTreeSet<String>) {
-    const REFERENCES: [&str; 5] = ["secretRef", "secretKeyRef", "secret", "nodePublishSecretRef", "imagePullSecrets"];
-    // The spec of a pod is no deeper than its schema.
-    match value {
-        Value::Array(items) => items.iter().for_each(|item| secret_names(item, found)),
-        Value::Object(map) => {
-            for (key, value) in map {
-                if key == "secretName" {
-                    found.extend(value.as_str().map(str::to_owned));
-                }
-                if REFERENCES.contains(&key.as_str()) {
-                    let all = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
-                    found.extend(all.iter().filter_map(|one| one["name"].as_str()).map(str::to_owned));
-                }
-                secret_names(value, found);
-            }
-        }
-        _ => {}
-    }
-}
-
 impl Cleaner {
     /// Looks through all tokens, once the server has tracked their use for long enough.
     async fn clean(&self) {
@@ -151,7 +130,7 @@ impl Cleaner {
     fn mounted(&self, namespace: &str) -> BTreeSet<String> {
         let mut found = BTreeSet::new();
         for pod in self.pods.namespace(namespace).list(&Selector::default()) {
-            secret_names(&serde_json::to_value(&pod.spec).unwrap_or_default(), &mut found);
+            found.extend(pod.spec.iter().flat_map(PodSpec::secret_names).map(str::to_owned));
         }
         found
     }
@@ -218,7 +197,7 @@ mod tests {
 
     #[test]
     fn names_in_pods() {
-        let spec = json!({
+        let spec: PodSpec = serde_json::from_value(json!({
             "imagePullSecrets": [{"name": "pull"}],
             "containers": [{
                 "env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "env", "key": "k"}}}],
@@ -227,11 +206,12 @@ mod tests {
             "volumes": [
                 {"name": "v", "secret": {"secretName": "volume"}},
                 {"name": "w", "projected": {"sources": [{"secret": {"name": "projected"}}]}},
-                {"name": "x", "csi": {"nodePublishSecretRef": {"name": "csi"}}},
+                {"name": "x", "csi": {"driver": "d", "nodePublishSecretRef": {"name": "csi"}}},
+                {"name": "y", "configMap": {"name": "no"}},
             ],
-        });
-        let mut found = BTreeSet::new();
-        secret_names(&spec, &mut found);
+        }))
+        .unwrap();
+        let found: BTreeSet<_> = spec.secret_names().collect();
         assert_eq!(found.into_iter().collect::<Vec<_>>(), ["csi", "env", "from", "projected", "pull", "volume"]);
     }
 }

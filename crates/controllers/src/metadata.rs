@@ -13,7 +13,7 @@ use std::{
 
 use bytes::Bytes;
 use capstan_api::{
-    GroupVersionKind, GroupVersionResource, Unstructured,
+    GroupVersionKind, GroupVersionResource, Str, Unstructured,
     object::{Encoded, Identity, Object, ObjectError, OwnerReference, Scope},
     selector::Selector,
 };
@@ -28,7 +28,10 @@ use capstan_runtime::Stop;
 use http::{HeaderValue, Method, Request, Response, header};
 use tokio::sync::watch;
 
-use crate::discovery::{ApiResource, Discovery};
+use crate::{
+    discovery::{ApiResource, Discovery},
+    shared::Owners,
+};
 
 /// How often the server is asked which kinds it has.
 pub(crate) const RESYNC: Duration = Duration::from_secs(30);
@@ -45,20 +48,17 @@ const IGNORED: [(&str, &str); 2] = [("", "events"), ("events.k8s.io", "events")]
 /// As much of an object as is needed to know whom it belongs to and whether it goes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ObjectMetadata {
-    pub(crate) name: String,
-    pub(crate) namespace: String,
-    pub(crate) uid: String,
-    pub(crate) resource_version: String,
-    pub(crate) deletion_timestamp: Option<String>,
-    pub(crate) finalizers: Vec<String>,
-    pub(crate) owner_references: Vec<OwnerReference>,
+    pub(crate) name: Str,
+    pub(crate) namespace: Str,
+    pub(crate) uid: Arc<str>,
+    pub(crate) resource_version: Str,
+    /// Whether its deletion has been asked for.
+    pub(crate) is_being_deleted: bool,
+    pub(crate) finalizers: Box<[String]>,
+    pub(crate) owner_references: Owners,
 }
 
 impl ObjectMetadata {
-    pub(crate) fn is_being_deleted(&self) -> bool {
-        self.deletion_timestamp.is_some()
-    }
-
     pub(crate) fn has_finalizer(&self, finalizer: &str) -> bool {
         self.finalizers.iter().any(|own| own == finalizer)
     }
@@ -91,13 +91,13 @@ impl Object for ObjectMetadata {
         let object = <Unstructured as Object>::decode(encoded.without_managed_fields(), gvk)?;
         let deleted = object.nested_str(["metadata", "deletionTimestamp"]).ok().flatten();
         Ok(ObjectMetadata {
-            name: object.name().to_owned(),
-            namespace: object.namespace().to_owned(),
-            uid: object.uid().to_owned(),
-            resource_version: object.resource_version().to_owned(),
-            deletion_timestamp: deleted.map(str::to_owned),
-            finalizers: object.finalizers(),
-            owner_references: object.owner_references(),
+            name: object.name().into(),
+            namespace: object.namespace().into(),
+            uid: object.uid().into(),
+            resource_version: object.resource_version().into(),
+            is_being_deleted: deleted.is_some(),
+            finalizers: object.finalizers().into(),
+            owner_references: object.owner_references().into(),
         })
     }
 }

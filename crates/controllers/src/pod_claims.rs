@@ -5,9 +5,11 @@ use std::sync::Arc;
 use capstan_api::Str;
 use capstan_client::{Key, SharedIndexInformer, store::Indexers};
 use k8s_openapi::{
-    api::core::v1::{PersistentVolumeClaim, Pod, Volume},
+    api::core::v1::PersistentVolumeClaim,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
+
+use crate::pod::{Pod, Volume};
 
 /// The index of pods by the keys of their claims.
 const INDEX: &str = "pod-pvc-index";
@@ -64,8 +66,7 @@ pub(crate) fn is_terminated(pod: &Pod) -> bool {
 
 /// Whether this object was made for that pod.
 pub(crate) fn is_controlled_by(meta: &ObjectMeta, pod: &Pod) -> bool {
-    let controls =
-        |owner: &OwnerReference| owner.controller == Some(true) && Some(&owner.uid) == pod.metadata.uid.as_ref();
+    let controls = |owner: &OwnerReference| owner.controller == Some(true) && owner.uid == pod.metadata.uid();
     meta.owner_references.iter().flatten().any(controls)
 }
 

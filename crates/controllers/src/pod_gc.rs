@@ -10,12 +10,13 @@ use std::{
 use capstan_api::{options::DeleteOptions, selector::Selector};
 use capstan_client::{Api, BoxFuture, Client, Error, Lister, beat::race};
 use capstan_clock::{Moment, SharedClock, Timestamp};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Node;
 
 use crate::{
     ControllerContext,
     drive::{filled, synced},
-    pod_status::{disruption, node_name, patch_status, phase, set_condition},
+    pod::Pod,
+    pod_status::{AsOf, disruption, node_name, patch_status, phase, set_condition},
 };
 
 /// How often pods are looked through.
@@ -108,12 +109,12 @@ impl Collector {
     async fn delete(&self, pod: &Pod, disrupted: Option<&str>) -> Result<(), Error> {
         if !matches!(phase(pod), "Succeeded" | "Failed") {
             let mut status = pod.status.clone().unwrap_or_default();
-            status.phase = Some("Failed".to_owned());
+            status.phase = Some("Failed".into());
             status.observed_generation = pod.metadata.generation;
             if let Some(message) = disrupted {
-                set_condition(&mut status, disruption(pod, "DeletionByPodGC", message), self.clock.now());
+                set_condition(&mut status, disruption("DeletionByPodGC", message), self.clock.now());
             }
-            patch_status(&self.client, pod, &status).await?;
+            patch_status(&self.client, pod, &status, AsOf::Any).await?;
         }
         let at_once = DeleteOptions { grace_period_seconds: Some(0), ..DeleteOptions::default() };
         let (namespace, name) = (pod.metadata.namespace.as_deref(), pod.metadata.name.as_deref());

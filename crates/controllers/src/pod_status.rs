@@ -8,11 +8,10 @@ use capstan_client::{
     store::{Indexer, Indexers},
 };
 use capstan_clock::Timestamp;
-use k8s_openapi::{
-    api::core::v1::{Pod, PodCondition, PodStatus},
-    apimachinery::pkg::apis::meta::v1::Time,
-};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
+
+use crate::pod::{About, Pod, PodCondition, PodStatus};
 
 /// The index of pods by their node.
 const BY_NODE: &str = "spec.nodeName";
@@ -53,39 +52,49 @@ pub(crate) fn of_node(indexer: &Indexer<Pod>, node: &str) -> Vec<Arc<Pod>> {
 }
 
 /// Adds a condition, or changes the one of its type. Whether that changed anything.
-pub(crate) fn set_condition(status: &mut PodStatus, new: PodCondition, now: Timestamp) -> bool {
-    let conditions = status.conditions.get_or_insert_default();
-    let mut new = PodCondition { last_transition_time: Some(Time(now)), ..new };
-    let Some(old) = conditions.iter_mut().find(|condition| condition.type_ == new.type_) else {
-        conditions.push(new);
-        return true;
+pub(crate) fn set_condition(status: &mut PodStatus, new: About, now: Timestamp) -> bool {
+    let mut conditions = status.conditions.take().unwrap_or_default().into_vec();
+    let mut new = PodCondition::from(new);
+    new.last_transition_time = Some(Time(now));
+    let changed = match conditions.iter_mut().find(|condition| condition.type_ == new.type_) {
+        None => {
+            conditions.push(new);
+            true
+        }
+        Some(old) => {
+            if old.status == new.status {
+                new.last_transition_time = old.last_transition_time.clone();
+            }
+            let changed = *old != new;
+            *old = new;
+            changed
+        }
     };
-    if old.status == new.status {
-        new.last_transition_time = old.last_transition_time.clone();
-    }
-    let same = |a: &PodCondition, b: &PodCondition| {
-        (&a.status, &a.reason, &a.message, &a.last_probe_time, &a.last_transition_time)
-            == (&b.status, &b.reason, &b.message, &b.last_probe_time, &b.last_transition_time)
-    };
-    let changed = !same(old, &new);
-    *old = new;
+    status.conditions = Some(conditions.into());
     changed
 }
 
 /// That a pod is taken away, and why.
-pub(crate) fn disruption(pod: &Pod, reason: &str, message: &str) -> PodCondition {
-    PodCondition {
-        type_: DISRUPTION_TARGET.to_owned(),
-        status: "True".to_owned(),
-        reason: Some(reason.to_owned()),
-        message: Some(message.to_owned()),
-        observed_generation: pod.metadata.generation,
-        ..PodCondition::default()
+pub(crate) fn disruption(reason: &str, message: &str) -> About {
+    About {
+        type_: DISRUPTION_TARGET.into(),
+        status: "True".into(),
+        reason: Some(reason.into()),
+        message: Some(message.into()),
     }
 }
 
+/// To which state of a pod something is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AsOf {
+    /// Whatever has become of it.
+    Any,
+    /// Only to the one that is known: it is a conflict if it has changed since.
+    Known,
+}
+
 /// Writes what is different in a status, to exactly this pod.
-pub(crate) async fn patch_status(client: &Client, pod: &Pod, new: &PodStatus) -> Result<(), Error> {
+pub(crate) async fn patch_status(client: &Client, pod: &Pod, new: &PodStatus, as_of: AsOf) -> Result<(), Error> {
     let old = pod.status.clone().unwrap_or_default();
     let mut status = serde_json::Map::new();
     if old.phase != new.phase {
@@ -99,15 +108,35 @@ pub(crate) async fn patch_status(client: &Client, pod: &Pod, new: &PodStatus) ->
     let changed: Vec<_> = conditions.iter().filter(|condition| !known.contains(condition)).collect();
     if !changed.is_empty() {
         let order: Vec<Value> = conditions.iter().map(|condition| json!({"type": condition.type_})).collect();
+        let written = |new: &PodCondition| written(pod, known.iter().find(|old| old.type_ == new.type_), new);
+        let changed: Vec<Value> = changed.into_iter().map(written).collect();
         status.insert("$setElementOrder/conditions".to_owned(), json!(order));
         status.insert("conditions".to_owned(), json!(changed));
     }
     if status.is_empty() {
         return Ok(());
     }
-    let patch = json!({"metadata": {"uid": pod.metadata.uid}, "status": status});
-    let (namespace, name) = (pod.metadata.namespace.as_deref(), pod.metadata.name.as_deref());
-    let api = Api::<Pod>::namespaced(client, namespace.unwrap_or_default());
-    api.patch_status(name.unwrap_or_default(), &Patch::Strategic(patch)).await?;
+    let mut metadata = json!({"uid": pod.metadata.uid});
+    if as_of == AsOf::Known {
+        metadata["resourceVersion"] = json!(pod.metadata.resource_version);
+    }
+    let api = Api::<Pod>::namespaced(client, pod.metadata.namespace());
+    let patch = json!({"metadata": metadata, "status": status});
+    api.patch_status(pod.metadata.name(), &Patch::Strategic(patch)).await?;
     Ok(())
+}
+
+/// A condition as it is written: so of the pod as it is now, and without what the old one had and it has not.
+fn written(pod: &Pod, old: Option<&PodCondition>, new: &PodCondition) -> Value {
+    let mut written = json!({"type": new.type_, "status": new.status, "lastTransitionTime": new.last_transition_time});
+    if let Some(generation) = pod.metadata.generation {
+        written["observedGeneration"] = json!(generation);
+    }
+    if new.reason.is_some() || old.is_some_and(|old| old.reason.is_some()) {
+        written["reason"] = json!(new.reason);
+    }
+    if new.message.is_some() || old.is_some_and(|old| old.message.is_some()) {
+        written["message"] = json!(new.message);
+    }
+    written
 }

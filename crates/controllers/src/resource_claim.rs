@@ -8,10 +8,7 @@ use capstan_api::{options::PatchOptions, selector::Selector};
 use capstan_client::{Api, BoxFuture, Client, Deleted, HandlerFuncs, Key, Patch, SharedIndexInformer};
 use capstan_runtime::{Action, Controller, ReconcileError, Reconciler, handler::enqueue_request_for_object};
 use k8s_openapi::{
-    api::{
-        core::v1::{Pod, PodResourceClaim},
-        resource::v1::{ResourceClaim, ResourceClaimConsumerReference, ResourceClaimTemplate},
-    },
+    api::resource::v1::{ResourceClaim, ResourceClaimConsumerReference, ResourceClaimTemplate},
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
 
@@ -19,6 +16,7 @@ use crate::{
     ControllerContext,
     drive::{drive, filled, join},
     overlay::Overlay,
+    pod::{Pod, PodResourceClaim},
     pod_claims::is_controlled_by,
     recorder::Recorder,
 };
@@ -191,7 +189,7 @@ fn generate_name(pod: &str, claim: &str) -> String {
 }
 
 fn from_template(pod: &Pod, spec: &PodResourceClaim, template: &ResourceClaimTemplate) -> ResourceClaim {
-    let pod_name = pod.metadata.name.clone().unwrap_or_default();
+    let pod_name = pod.metadata.name().to_owned();
     let meta = template.spec.metadata.clone().unwrap_or_default();
     let mut annotations = meta.annotations.unwrap_or_default();
     annotations.insert(POD_CLAIM_NAME.to_owned(), spec.name.clone());
@@ -199,14 +197,14 @@ fn from_template(pod: &Pod, spec: &PodResourceClaim, template: &ResourceClaimTem
         api_version: "v1".to_owned(),
         kind: "Pod".to_owned(),
         name: pod_name.clone(),
-        uid: pod.metadata.uid.clone().unwrap_or_default(),
+        uid: pod.metadata.uid().to_owned(),
         controller: Some(true),
         block_owner_deletion: None,
     };
     ResourceClaim {
         metadata: ObjectMeta {
             generate_name: Some(generate_name(&pod_name, &spec.name)),
-            namespace: pod.metadata.namespace.clone(),
+            namespace: Some(pod.metadata.namespace().to_owned()),
             owner_references: Some(vec![owner]),
             annotations: Some(annotations),
             labels: meta.labels,
@@ -233,7 +231,7 @@ pub(crate) fn reserved_for(claim: &ResourceClaim) -> &[ResourceClaimConsumerRefe
 fn needs_reservation(claim: &ResourceClaim, pod: &Pod) -> bool {
     let reserved = reserved_for(claim);
     claim.status.as_ref().is_some_and(|status| status.allocation.is_some())
-        && !reserved.iter().any(|consumer| Some(&consumer.uid) == pod.metadata.uid.as_ref())
+        && !reserved.iter().any(|consumer| consumer.uid == pod.metadata.uid())
         && reserved.len() < MAX_RESERVED_FOR
 }
 
@@ -331,8 +329,8 @@ impl Shared {
                 let consumer = ResourceClaimConsumerReference {
                     api_group: None,
                     resource: "pods".to_owned(),
-                    name: pod.metadata.name.clone().unwrap_or_default(),
-                    uid: pod.metadata.uid.clone().unwrap_or_default(),
+                    name: pod.metadata.name().to_owned(),
+                    uid: pod.metadata.uid().to_owned(),
                 };
                 claim.status.get_or_insert_default().reserved_for.get_or_insert_default().push(consumer);
                 self.claims.note(Api::namespaced(&self.client, namespace).update_status(&claim).await?);
@@ -350,7 +348,7 @@ impl Shared {
         if consumer.api_group.as_deref().is_some_and(|group| !group.is_empty()) || consumer.resource != "pods" {
             return Ok(true);
         }
-        let is_it = |pod: &Pod| pod.metadata.uid.as_ref() == Some(&consumer.uid);
+        let is_it = |pod: &Pod| pod.metadata.uid() == consumer.uid;
         if let Some(pod) = self.pods.lister().get(&Key::new(namespace, &consumer.name)) {
             return Ok(is_it(&pod) && !is_done(&pod));
         }
@@ -414,7 +412,7 @@ impl Shared {
         let Some(owner) = owners.next() else { return false };
         let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
         let pod = self.pods.lister().get(&Key::new(namespace, &owner.name));
-        pod.is_some_and(|pod| pod.metadata.uid.as_ref() != Some(&owner.uid) || is_done(&pod))
+        pod.is_some_and(|pod| pod.metadata.uid() != owner.uid || is_done(&pod))
     }
 }
 

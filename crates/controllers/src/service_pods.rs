@@ -6,14 +6,16 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use capstan_api::selector::Selector;
+use capstan_api::{Str, selector::Selector};
 use capstan_client::{HandlerFuncs, Key, Lister};
 use capstan_clock::Timestamp;
 use capstan_runtime::workqueue::PriorityQueue;
 use k8s_openapi::{
-    api::core::v1::{Container, ObjectReference, Pod, PodCondition, Service, ServicePort},
+    api::core::v1::{ObjectReference, Service, ServicePort},
     apimachinery::pkg::{apis::meta::v1::ObjectMeta, util::intstr::IntOrString},
 };
+
+use crate::pod::{Container, Pod, PodCondition};
 
 /// Tells when what caused a change happened, for those who measure how long it takes to take effect.
 pub(crate) const LAST_CHANGE_TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
@@ -48,7 +50,8 @@ pub(crate) fn belongs_in_endpoints(pod: &Pod, include_terminating: bool) -> bool
 pub(crate) fn hostname<'a>(pod: &'a Pod, service: &Service) -> Option<&'a str> {
     let spec = pod.spec.as_ref()?;
     let hostname = spec.hostname.as_deref().filter(|hostname| !hostname.is_empty())?;
-    let same = spec.subdomain == service.metadata.name && pod.metadata.namespace == service.metadata.namespace;
+    let same = spec.subdomain.as_deref() == service.metadata.name.as_deref()
+        && pod.metadata.namespace.as_deref() == service.metadata.namespace.as_deref();
     same.then_some(hostname)
 }
 
@@ -56,9 +59,9 @@ pub(crate) fn hostname<'a>(pod: &'a Pod, service: &Service) -> Option<&'a str> {
 pub(crate) fn reference(pod: &Pod) -> ObjectReference {
     ObjectReference {
         kind: Some("Pod".to_owned()),
-        namespace: pod.metadata.namespace.clone(),
-        name: pod.metadata.name.clone(),
-        uid: pod.metadata.uid.clone(),
+        namespace: pod.metadata.namespace.as_ref().map(ToString::to_string),
+        name: pod.metadata.name.as_ref().map(ToString::to_string),
+        uid: pod.metadata.uid.as_ref().map(ToString::to_string),
         ..ObjectReference::default()
     }
 }
@@ -76,16 +79,15 @@ pub(crate) fn find_port(pod: &Pod, port: &ServicePort) -> Option<i32> {
         Some(IntOrString::String(name)) => name,
     };
     let spec = pod.spec.as_ref()?;
-    // Only those init containers serve that go on.
-    let sidecars = spec.init_containers.iter().flatten();
-    let sidecars = sidecars.filter(|container| container.restart_policy.as_deref() == Some("Always"));
     let ports = |container: &Container| {
         let found = container.ports.iter().flatten().find(|candidate| {
-            candidate.name.as_ref() == Some(name) && candidate.protocol.as_deref().unwrap_or("TCP") == protocol(port)
+            candidate.name.as_deref() == Some(name.as_str())
+                && candidate.protocol.as_deref().unwrap_or("TCP") == protocol(port)
         });
         found.map(|found| found.container_port)
     };
-    spec.containers.iter().chain(sidecars).find_map(ports)
+    // Only those init containers serve that go on.
+    spec.containers.iter().chain(spec.sidecars()).find_map(ports)
 }
 
 /// Whether a service has an address of its own.
@@ -109,11 +111,9 @@ pub(crate) fn from_labels(labels: &BTreeMap<String, String>) -> Selector {
 }
 
 /// The services that want these labels.
-fn services_of(services: &Lister<Service>, meta: &ObjectMeta) -> Vec<Key> {
-    let none = BTreeMap::new();
-    let labels = meta.labels.as_ref().unwrap_or(&none);
-    let namespace = meta.namespace.as_deref().unwrap_or_default();
-    let all = services.namespace(namespace).list(&Selector::default());
+fn services_of(services: &Lister<Service>, pod: &Pod) -> Vec<Key> {
+    let labels = pod.metadata.labels();
+    let all = services.namespace(pod.metadata.namespace()).list(&Selector::default());
     let wanted = all.iter().filter(|service| {
         let selector = service.spec.as_ref().and_then(|spec| spec.selector.as_ref());
         selector.is_some_and(|selector| from_labels(selector).matches(labels))
@@ -133,7 +133,7 @@ fn phase(pod: &Pod) -> Option<&str> {
     pod.status.as_ref().and_then(|status| status.phase.as_deref())
 }
 
-fn name_in_service(pod: &Pod) -> Option<(&Option<String>, &Option<String>)> {
+fn name_in_service(pod: &Pod) -> Option<(&Option<Str>, &Option<Str>)> {
     pod.spec.as_ref().map(|spec| (&spec.hostname, &spec.subdomain))
 }
 
@@ -141,7 +141,7 @@ fn name_in_service(pod: &Pod) -> Option<(&Option<String>, &Option<String>)> {
 pub(crate) fn pod_handler(services: Lister<Service>, queue: PriorityQueue<Key>) -> HandlerFuncs<Pod> {
     let tell = {
         let services = services.clone();
-        move |pod: &Pod| services_of(&services, &pod.metadata).into_iter().for_each(|key| queue.add(key))
+        move |pod: &Pod| services_of(&services, pod).into_iter().for_each(|key| queue.add(key))
     };
     let (added, deleted) = (tell.clone(), tell.clone());
     HandlerFuncs::new()
@@ -167,14 +167,14 @@ pub(crate) struct TriggerTimes(Mutex<HashMap<Key, Seen>>);
 #[derive(Clone, Debug, Default)]
 struct Seen {
     service: Option<Timestamp>,
-    pods: HashMap<String, Timestamp>,
+    pods: HashMap<Str, Timestamp>,
 }
 
 impl TriggerTimes {
     /// The earliest of the changes since the last time, if there are any.
     pub(crate) fn compute(&self, key: &Key, service: &Service, pods: &[Arc<Pod>]) -> Option<Timestamp> {
         let created = service.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        let times: HashMap<String, Timestamp> = pods
+        let times: HashMap<Str, Timestamp> = pods
             .iter()
             .filter_map(|pod| {
                 let time = ready_condition(pod)?.last_transition_time.as_ref()?.0;

@@ -10,12 +10,13 @@ use capstan_api::options::DeleteOptions;
 use capstan_client::{Api, BoxFuture, Client, Error, HandlerFuncs, Key, Lister};
 use capstan_clock::{Moment, SharedClock};
 use capstan_runtime::{Action, Controller, EventRecorder, EventType, ObjectReference, ReconcileError, Reconciler};
-use k8s_openapi::api::core::v1::{Node, Pod, Taint, Toleration};
+use k8s_openapi::api::core::v1::{Node, Taint};
 
 use crate::{
     ControllerContext,
     drive::{drive, filled},
-    pod_status::{disruption, index_by_node, node_name, of_node, patch_status, set_condition},
+    pod::{Pod, Toleration},
+    pod_status::{AsOf, disruption, index_by_node, node_name, of_node, patch_status, set_condition},
 };
 
 const WORKERS: usize = 8;
@@ -42,10 +43,10 @@ enum Stay {
     Not,
 }
 
-fn stay(taints: &[&Taint], tolerations: &[Toleration]) -> Stay {
+fn stay<'a>(taints: &[&Taint], tolerations: impl Iterator<Item = &'a Toleration> + Clone) -> Stay {
     let mut shortest: Option<i64> = None;
     for taint in taints {
-        let Some(toleration) = tolerations.iter().find(|toleration| tolerates(toleration, taint)) else {
+        let Some(toleration) = tolerations.clone().find(|toleration| tolerates(toleration, taint)) else {
             return Stay::Not;
         };
         if let Some(seconds) = toleration.toleration_seconds {
@@ -67,13 +68,14 @@ fn no_execute(node: &Node) -> Vec<&Taint> {
 pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let (pods, nodes) = (context.informers.informer::<Pod>(), context.informers.informer::<Node>());
     index_by_node(&pods);
+    let due = Due::default();
     let evictor = Evictor {
         client: context.client.clone(),
         clock: Arc::clone(&context.clock),
         recorder: context.recorder("taint-eviction-controller"),
         pods: pods.lister(),
         nodes: nodes.lister(),
-        due: Mutex::default(),
+        due: due.clone(),
     };
     let controller = Controller::new(evictor, Arc::clone(&context.clock)).max_concurrent_reconciles(WORKERS);
     let (add, update, delete) = (controller.queue().clone(), controller.queue().clone(), controller.queue().clone());
@@ -81,15 +83,30 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
         let tolerations = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.tolerations.clone()).unwrap_or_default();
         node_name(old) != node_name(new) || tolerations(old) != tolerations(new)
     };
+    // Most pods are on nodes that want nobody to go. Whoever is there when that changes is told of by the node.
+    let is_tainted = {
+        let nodes = nodes.lister();
+        move |pod: &Pod| nodes.get(&Key::new("", node_name(pod))).is_some_and(|node| !no_execute(&node).is_empty())
+    };
+    let is_still_tainted = is_tainted.clone();
     pods.add_event_handler(
         HandlerFuncs::new()
-            .on_add(move |new: &Arc<Pod>, _| add.add(Key::of(&**new)))
+            .on_add(move |new: &Arc<Pod>, _| {
+                if is_tainted(new) {
+                    add.add(Key::of(&**new));
+                }
+            })
             .on_update(move |old, new| {
-                if changed(old, new) {
+                if changed(old, new) && (is_still_tainted(new) || is_still_tainted(old)) {
                     update.add(Key::of(&**new));
                 }
             })
-            .on_delete(move |gone| delete.add(Key::of(&**gone.object()))),
+            .on_delete(move |gone| {
+                let key = Key::of(&**gone.object());
+                if due.with(|due| due.contains_key(&key)) {
+                    delete.add(key);
+                }
+            }),
     );
     let (queue, indexer) = (controller.queue().clone(), Arc::clone(pods.indexer()));
     let see = move |node: &Node| {
@@ -108,21 +125,26 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
     drive(context, "noexec_taint_pod", vec![filled(&pods), filled(&nodes)], controller)
 }
 
+/// When pods have to go. What was once decided stays, unless the pod may stay for ever or not at all.
+#[derive(Clone, Default)]
+struct Due(Arc<Mutex<HashMap<Key, Moment>>>);
+
+impl Due {
+    fn with<R>(&self, act: impl FnOnce(&mut HashMap<Key, Moment>) -> R) -> R {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
 struct Evictor {
     client: Client,
     clock: SharedClock,
     recorder: EventRecorder,
     pods: Lister<Pod>,
     nodes: Lister<Node>,
-    /// When pods have to go. What was once decided stays, unless the pod may stay for ever or not at all.
-    due: Mutex<HashMap<Key, Moment>>,
+    due: Due,
 }
 
 impl Evictor {
-    fn due<R>(&self, act: impl FnOnce(&mut HashMap<Key, Moment>) -> R) -> R {
-        act(&mut self.due.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
     fn tell(&self, key: &Key, message: String) {
         let about = ObjectReference::new("v1", "Pod", key.namespace(), key.name());
         self.recorder.event(&about, EventType::Normal, "TaintManagerEviction", message);
@@ -130,7 +152,7 @@ impl Evictor {
 
     /// The pod may stay.
     fn cancel(&self, key: &Key) {
-        if self.due(|due| due.remove(key)).is_some() {
+        if self.due.with(|due| due.remove(key)).is_some() {
             self.tell(key, format!("Cancelling deletion of Pod {key}"));
         }
     }
@@ -139,9 +161,9 @@ impl Evictor {
         let api = Api::<Pod>::namespaced(&self.client, key.namespace());
         let Some(pod) = api.get_opt(key.name()).await? else { return Ok(()) };
         let mut status = pod.status.clone().unwrap_or_default();
-        let why = disruption(&pod, "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint");
+        let why = disruption("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint");
         if set_condition(&mut status, why, self.clock.now()) {
-            patch_status(&self.client, &pod, &status).await?;
+            patch_status(&self.client, &pod, &status, AsOf::Any).await?;
         }
         api.delete(key.name(), &DeleteOptions::default()).await
     }
@@ -156,7 +178,7 @@ impl Reconciler for Evictor {
         let node = self.nodes.get(&Key::new("", node_name(&pod)));
         // Who goes already need not be told.
         let Some(node) = node.filter(|_| pod.metadata.deletion_timestamp.is_none()) else { return Ok(Action::Done) };
-        let tolerations = pod.spec.as_ref().and_then(|spec| spec.tolerations.as_deref()).unwrap_or_default();
+        let tolerations = pod.spec.iter().flat_map(|spec| spec.tolerations.iter().flatten());
         let now = self.clock.monotonic();
         match stay(&no_execute(&node), tolerations) {
             Stay::Forever => {
@@ -164,7 +186,7 @@ impl Reconciler for Evictor {
                 return Ok(Action::Done);
             }
             Stay::For(duration) => {
-                let due = self.due(|due| *due.entry(key.clone()).or_insert(now.plus(duration)));
+                let due = self.due.with(|due| *due.entry(key.clone()).or_insert(now.plus(duration)));
                 if due > now {
                     return Ok(Action::RequeueAfter(due.since(now)));
                 }
@@ -175,7 +197,7 @@ impl Reconciler for Evictor {
         match self.evict(&key).await {
             Err(error) if !error.is_not_found() => Err(error.into()),
             _ => {
-                self.due(|due| due.remove(&key));
+                self.due.with(|due| due.remove(&key));
                 Ok(Action::Done)
             }
         }
@@ -206,7 +228,7 @@ mod tests {
                     }
                 })
                 .collect();
-            let found = stay(&taints.iter().collect::<Vec<_>>(), &tolerations);
+            let found = stay(&taints.iter().collect::<Vec<_>>(), tolerations.iter());
             assert_eq!(found, expected, "{taints:?} {tolerations:?}");
         }
         let seconds = |n| Stay::For(Duration::from_secs(n));

@@ -10,7 +10,7 @@ use capstan_client::{Api, BoxFuture, Client, Deleted, Error, HandlerFuncs, Key, 
 use capstan_runtime::{Action, Controller, ReconcileError, Reconciler, handler::enqueue_requests_from_map_func};
 use k8s_openapi::{
     api::{
-        core::v1::{PersistentVolume, PersistentVolumeClaim, Pod},
+        core::v1::{PersistentVolume, PersistentVolumeClaim},
         storage::v1::VolumeAttributesClass,
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
@@ -21,6 +21,7 @@ use crate::{
     ControllerContext,
     drive::{drive, filled},
     persistentvolume::volume_phase,
+    pod::Pod,
     pod_claims,
 };
 

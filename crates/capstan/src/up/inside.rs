@@ -97,6 +97,7 @@ pub(super) struct Inside<'a> {
     pub(super) running: &'a Running,
     pub(super) journal: Arc<Journal>,
     /// One informer of each kind for loops, scheduler and simulated nodes: an object is read once and kept once.
+    /// Of pods the loops keep only a part, and have an informer of their own.
     pub(super) informers: Arc<SharedInformerFactory>,
 }
 

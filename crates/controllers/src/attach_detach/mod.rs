@@ -21,7 +21,7 @@ use capstan_runtime::{
 };
 use k8s_openapi::{
     api::{
-        core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod},
+        core::v1::{Node, PersistentVolume, PersistentVolumeClaim},
         storage::v1::{CSIDriver, VolumeAttachment, VolumeAttachmentSource, VolumeAttachmentSpec},
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
@@ -31,6 +31,7 @@ use crate::{
     ControllerContext,
     drive::{drive, filled},
     persistentvolume::volume_name,
+    pod::Pod,
     pod_claims,
     recorder::Recorder,
 };

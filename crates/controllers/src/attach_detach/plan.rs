@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::{
-    core::v1::{Node, PersistentVolume, Pod},
+    core::v1::{Node, PersistentVolume},
     storage::v1::VolumeAttachment,
 };
+
+use crate::pod::Pod;
 
 /// Marks nodes whose volumes are attached from here.
 const MANAGED: &str = "volumes.kubernetes.io/controller-managed-attach-detach";

@@ -21,7 +21,7 @@ use capstan_runtime::{
 };
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, DaemonSet},
-    core::v1::{Node, Pod},
+    core::v1::Node,
 };
 
 use crate::{
@@ -30,6 +30,7 @@ use crate::{
     drive::{drive, filled},
     hash::template_hash,
     history::{self, DATA_HASH, REVISION_HASH, Revisions},
+    pod::Pod,
     pods::{
         control::PodControl,
         expectations::{Expectations, RECHECK},
@@ -206,11 +207,11 @@ impl DaemonSetLoop {
     ) -> Result<(), Error> {
         let limit = set.spec.as_ref().and_then(|spec| spec.revision_history_limit).unwrap_or(10);
         let limit = usize::try_from(limit).unwrap_or_default();
-        let hash = |labels: &Option<std::collections::BTreeMap<String, String>>| {
-            labels.as_ref().and_then(|labels| labels.get(REVISION_HASH).cloned())
+        let hash = |labels: Option<&std::collections::BTreeMap<String, String>>| {
+            labels.and_then(|labels| labels.get(REVISION_HASH).cloned())
         };
         let is_live = |revision: &&ControllerRevision| {
-            pods.iter().any(|pod| hash(&pod.metadata.labels) == hash(&revision.metadata.labels))
+            pods.iter().any(|pod| hash(Some(pod.metadata.labels())) == hash(revision.metadata.labels.as_ref()))
         };
         let dead: Vec<_> = old.iter().filter(|revision| !is_live(revision)).collect();
         self.revisions.delete(key, &dead, old.len().saturating_sub(limit)).await

@@ -2,10 +2,14 @@
 
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, DaemonSetSpec},
-    core::v1::{Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, Taint, Toleration},
+    core::v1::{Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Taint, Toleration},
 };
 
-use crate::{history::REVISION_HASH, pods::control::pod_from_template};
+use crate::{
+    history::REVISION_HASH,
+    pod::{Pod, WholePod},
+    pods::control::pod_from_template,
+};
 
 /// The field by which a pod is bound to a node.
 const NODE_NAME_FIELD: &str = "metadata.name";
@@ -116,10 +120,12 @@ pub(super) fn target(pod: &Pod) -> Option<&str> {
     if let Some(name) = spec.node_name.as_deref().filter(|name| !name.is_empty()) {
         return Some(name);
     }
-    let affinity = spec.affinity.as_ref()?.node_affinity.as_ref()?;
-    let terms = &affinity.required_during_scheduling_ignored_during_execution.as_ref()?.node_selector_terms;
-    let fields = terms.iter().flat_map(|term| term.match_fields.iter().flatten());
-    let mut names = fields.filter(|field| field.key == NODE_NAME_FIELD && field.operator == "In");
+    let mut names = spec
+        .affinity
+        .as_ref()?
+        .match_fields
+        .iter()
+        .filter(|field| field.key == NODE_NAME_FIELD && field.operator == "In");
     match names.next()?.values.as_deref()? {
         [name] => Some(name),
         _ => None,
@@ -139,7 +145,7 @@ pub(super) fn is_updated(set: &DaemonSet, pod: &Pod, hash: &str) -> bool {
 }
 
 /// The pod for a node. The scheduler puts it there, and nowhere else.
-pub(super) fn new_pod(set: &DaemonSet, spec: &DaemonSetSpec, hash: &str, node: &str) -> Pod {
+pub(super) fn new_pod(set: &DaemonSet, spec: &DaemonSetSpec, hash: &str, node: &str) -> WholePod {
     let mut pod = pod_from_template(&spec.template, set);
     let labels = pod.metadata.labels.get_or_insert_default();
     if let Some(generation) = generation(set) {

@@ -6,7 +6,7 @@ use capstan_clock::Timestamp;
 use k8s_openapi::{
     api::{
         apps::v1::{DaemonSet, DaemonSetSpec, DaemonSetStatus},
-        core::v1::{Node, Pod},
+        core::v1::Node,
     },
     apimachinery::pkg::util::intstr::IntOrString,
 };
@@ -14,6 +14,7 @@ use k8s_openapi::{
 use super::nodes::{is_updated, should_run, target};
 use crate::{
     percent::scaled,
+    pod::Pod,
     pods::{count, is_available, is_deleted, is_ready, is_terminal, node_name, nonzero, phase},
 };
 

@@ -1,14 +1,12 @@
 //! Plans, told in names of nodes and pods.
 
-use k8s_openapi::api::{
-    apps::v1::DaemonSet,
-    core::v1::{Node, Pod},
-};
+use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::Node};
 use serde_json::json;
 
 use super::{nodes, plan::plan};
 use crate::{
     history::REVISION_HASH,
+    pod::Pod,
     pods::testing::{pod, start},
 };
 
@@ -36,7 +34,7 @@ fn acts(limits: &str, nodes: &[&str], pods: &[&str]) -> String {
     let nodes: Vec<Node> = nodes.iter().map(|text| node(text)).collect();
     let labelled = |text: &&str| {
         let mut pod = pod(text);
-        let labels = pod.metadata.labels.get_or_insert_default();
+        let labels = capstan_api::Resource::labels_mut(&mut pod);
         labels.insert(REVISION_HASH.to_owned(), labels.get("l").cloned().unwrap_or_default());
         pod
     };

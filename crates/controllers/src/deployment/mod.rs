@@ -18,15 +18,13 @@ use capstan_api::{
 };
 use capstan_client::{Api, BoxFuture, Deleted, Error, HandlerFuncs, Key, Lister, SharedIndexInformer};
 use capstan_runtime::{Action, Controller, ReconcileError, Reconciler, handler::enqueue_request_for_object};
-use k8s_openapi::api::{
-    apps::v1::{Deployment, ReplicaSet},
-    core::v1::Pod,
-};
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 
 use crate::{
     ControllerContext,
     controller_ref::{ControllerRefManager, controller_uid, is_namespace_terminating, selector_of},
     drive::{drive, filled},
+    pod::Pod,
     pods::expectations::{Expectations, RECHECK},
     recorder::Recorder,
     workload::{EnqueueController, WORKERS, candidates, controlled_by, index_by_controller},

@@ -4,10 +4,7 @@ use std::{cmp::Reverse, time::Duration};
 
 use capstan_clock::Timestamp;
 use k8s_openapi::{
-    api::{
-        apps::v1::{Deployment, DeploymentStatus, ReplicaSet, ReplicaSetSpec},
-        core::v1::Pod,
-    },
+    api::apps::v1::{Deployment, DeploymentStatus, ReplicaSet, ReplicaSetSpec},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
@@ -21,6 +18,7 @@ use super::{
 use crate::{
     controller_ref::{reference_to, selects_all},
     hash::template_hash,
+    pod::Pod,
     pods::{is_terminal, template_labels},
 };
 

@@ -14,7 +14,7 @@ use capstan_runtime::{
 use k8s_openapi::{
     api::{
         apps::v1::{Deployment, ReplicaSet, StatefulSet},
-        core::v1::{Pod, PodCondition, ReplicationController},
+        core::v1::ReplicationController,
         policy::v1::PodDisruptionBudget,
     },
     apimachinery::pkg::apis::meta::v1::LabelSelector as OpenApiSelector,
@@ -24,7 +24,8 @@ use self::scale::{Expected, Scales};
 use crate::{
     ControllerContext,
     drive::{drive, filled, join},
-    pod_status::{DISRUPTION_TARGET, condition, has_ended, set_condition},
+    pod::{About, Pod},
+    pod_status::{AsOf, DISRUPTION_TARGET, condition, has_ended, patch_status, set_condition},
 };
 
 /// When to ask again those who do not tell when they change.
@@ -157,11 +158,11 @@ fn selector(selector: Option<&OpenApiSelector>) -> Result<Selector, String> {
 
 /// The budgets that count a pod.
 fn of_pod(budgets: &Lister<PodDisruptionBudget>, pod: &Pod) -> Vec<Arc<PodDisruptionBudget>> {
-    let labels = pod.metadata.labels.clone().unwrap_or_default();
+    let labels = pod.metadata.labels();
     let mut found = budgets.namespace(pod.metadata.namespace.as_deref().unwrap_or_default()).list(&Selector::default());
     found.retain(|budget| {
         let wanted = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref());
-        selector(wanted).is_ok_and(|selector| selector.matches(&labels))
+        selector(wanted).is_ok_and(|selector| selector.matches(labels))
     });
     found
 }
@@ -289,15 +290,11 @@ impl Reconciler for Stale {
         if age < STALE_DISRUPTION {
             return Ok(Action::RequeueAfter(STALE_DISRUPTION - age));
         }
-        let mut pod = Pod::clone(&pod);
-        let over = PodCondition {
-            type_: DISRUPTION_TARGET.to_owned(),
-            status: "False".to_owned(),
-            observed_generation: pod.metadata.generation,
-            ..PodCondition::default()
-        };
-        if set_condition(pod.status.get_or_insert_default(), over, now) {
-            Api::<Pod>::namespaced(&self.client, key.namespace()).update_status(&pod).await?;
+        let over = About { type_: DISRUPTION_TARGET.into(), status: "False".into(), ..About::default() };
+        let mut status = pod.status.clone().unwrap_or_default();
+        if set_condition(&mut status, over, now) {
+            // Who said meanwhile that the pod is taken away is right.
+            patch_status(&self.client, &pod, &status, AsOf::Known).await?;
         }
         Ok(Action::Done)
     }

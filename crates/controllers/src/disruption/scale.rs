@@ -2,17 +2,21 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use capstan_api::{GroupVersionKind, Unstructured, object::OwnerReference, options::GetOptions};
+use capstan_api::{
+    GroupVersionKind, Unstructured,
+    object::{OwnerReference, controller_of},
+    options::GetOptions,
+};
 use capstan_client::{Api, Client, Lister};
 use k8s_openapi::{
     api::{
         apps::v1::{Deployment, ReplicaSet, StatefulSet},
-        core::v1::{Pod, ReplicationController},
+        core::v1::ReplicationController,
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
-use crate::{discovery::Discovery, metadata::MetadataInformers};
+use crate::{discovery::Discovery, metadata::MetadataInformers, pod::Pod};
 
 /// Finds out how many pods are wanted.
 pub(super) struct Scales {
@@ -58,7 +62,7 @@ impl Scales {
         let mut expected = Expected::default();
         let mut scales: BTreeMap<String, i64> = BTreeMap::new();
         for pod in pods {
-            let Some(owner) = controller(&pod.metadata) else {
+            let Some(owner) = controller_of(pod.metadata.owners()) else {
                 expected.has_unmanaged = true;
                 continue;
             };
@@ -66,11 +70,11 @@ impl Scales {
                 continue;
             }
             let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-            let found = match self.known(&owner, namespace) {
+            let found = match self.known(owner, namespace) {
                 Some(found) => Some(found),
                 None => {
                     expected.asked = true;
-                    self.ask(&owner, namespace).await?
+                    self.ask(owner, namespace).await?
                 }
             };
             let pod = pod.metadata.name.as_deref().unwrap_or_default();

@@ -6,10 +6,7 @@ use capstan_api::IntOrString;
 use capstan_clock::Timestamp;
 use capstan_runtime::conditions::{Condition, find_status_condition, set_status_condition};
 use k8s_openapi::{
-    api::{
-        core::v1::Pod,
-        policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus},
-    },
+    api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus},
     apimachinery::pkg::{
         apis::meta::v1::{Condition as OpenApiCondition, LabelSelector, Time},
         util::intstr::IntOrString as OpenApiIntOrString,
@@ -17,7 +14,7 @@ use k8s_openapi::{
     jiff::SignedDuration,
 };
 
-use crate::pod_status::is_ready;
+use crate::{pod::Pod, pod_status::is_ready};
 
 /// How long a pod that was evicted may take to begin to go.
 const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_secs(2 * 60);

@@ -10,7 +10,7 @@ use capstan_runtime::{
     Action, Controller, ReconcileError, Reconciler, handler::enqueue_request_for_object, workqueue::PriorityQueue,
 };
 use k8s_openapi::{
-    api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, ObjectReference, Pod, Service},
+    api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, ObjectReference, Service},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
@@ -21,6 +21,7 @@ use crate::{
     ControllerContext,
     drive::{drive, filled},
     endpointslice::is_namespace_terminating,
+    pod::Pod,
     recorder::Recorder,
     service_pods::{self, HEADLESS, TriggerTimes, annotate, has_cluster_ip, pod_handler, selector},
     written::Written,
@@ -231,7 +232,7 @@ fn address(service: &Service, pod: &Pod) -> Option<EndpointAddress> {
     Some(EndpointAddress {
         ip: ip.to_string(),
         hostname: service_pods::hostname(pod, service).map(str::to_owned),
-        node_name: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
+        node_name: pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref()).map(ToString::to_string),
         target_ref: Some(service_pods::reference(pod)),
     })
 }

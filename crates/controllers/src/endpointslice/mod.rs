@@ -21,7 +21,7 @@ use capstan_runtime::{
     workqueue::{AddOpts, BucketRateLimiter, ItemExponentialFailureRateLimiter, MaxOfRateLimiter, PriorityQueue},
 };
 use k8s_openapi::api::{
-    core::v1::{Node, Pod, Service},
+    core::v1::{Node, Service},
     discovery::v1::EndpointSlice,
 };
 
@@ -33,6 +33,7 @@ use topology::TopologyCache;
 use crate::{
     ControllerContext,
     drive::{drive, filled},
+    pod::Pod,
     recorder::Recorder,
     service_pods::{TriggerTimes, annotate, from_labels, pod_handler, selector},
     written::Written,

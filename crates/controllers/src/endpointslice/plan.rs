@@ -9,7 +9,7 @@ use capstan_api::validation::name_is_dns_subdomain;
 use capstan_client::Key;
 use k8s_openapi::{
     api::{
-        core::v1::{Node, Pod, Service},
+        core::v1::{Node, Service},
         discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice},
     },
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
@@ -20,7 +20,11 @@ use super::{
     topology::{self, TopologyCache},
     traffic::Near,
 };
-use crate::service_pods::{self, HEADLESS, has_cluster_ip};
+use crate::{
+    pod::Pod,
+    pod_status,
+    service_pods::{self, HEADLESS, has_cluster_ip},
+};
 
 /// The label with the name of the service.
 pub(crate) const SERVICE_NAME: &str = "kubernetes.io/service-name";
@@ -260,7 +264,7 @@ fn endpoint(
             terminating: Some(terminating),
         }),
         target_ref: Some(service_pods::reference(pod)),
-        node_name: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).filter(|name| !name.is_empty()),
+        node_name: Some(pod_status::node_name(pod)).filter(|name| !name.is_empty()).map(str::to_owned),
         zone: node.and_then(topology::zone).map(str::to_owned),
         hostname: service_pods::hostname(pod, service).map(str::to_owned),
         ..Endpoint::default()

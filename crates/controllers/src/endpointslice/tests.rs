@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use capstan_client::Key;
 use k8s_openapi::api::{
-    core::v1::{Node, Pod, Service},
+    core::v1::{Node, Service},
     discovery::v1::{Endpoint, EndpointPort, EndpointSlice},
 };
 use serde_json::{Value, json};
@@ -14,6 +14,8 @@ use super::{
     plan::{Plan, Present, plan},
     topology::TopologyCache,
 };
+
+use crate::pod::Pod;
 
 fn endpoint(number: usize) -> Endpoint {
     Endpoint { addresses: vec![format!("10.0.{}.{}", number / 250, number % 250)], ..Endpoint::default() }

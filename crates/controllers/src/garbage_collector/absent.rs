@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     fn owner(n: usize) -> Identity {
-        Identity { uid: n.to_string(), ..Identity::default() }
+        Identity { uid: n.to_string().into(), ..Identity::default() }
     }
 
     #[test]

@@ -10,10 +10,10 @@ use std::{
     sync::Arc,
 };
 
-use capstan_api::object::OwnerReference;
+use capstan_api::{Str, object::OwnerReference};
 
 use super::absent::AbsentOwners;
-use crate::metadata::ObjectMetadata;
+use crate::{metadata::ObjectMetadata, shared::Owners};
 
 pub(super) const FOREGROUND: &str = "foregroundDeletion";
 pub(super) const ORPHAN: &str = "orphan";
@@ -24,11 +24,11 @@ pub(super) type Uid = Arc<str>;
 /// Which object, as somebody says. The order is that in which claims about one uid are tried.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Identity {
-    pub(super) kind: String,
-    pub(super) api_version: String,
-    pub(super) namespace: String,
-    pub(super) name: String,
-    pub(super) uid: String,
+    pub(super) kind: Str,
+    pub(super) api_version: Str,
+    pub(super) namespace: Str,
+    pub(super) name: Str,
+    pub(super) uid: Uid,
 }
 
 impl fmt::Display for Identity {
@@ -42,11 +42,11 @@ impl Identity {
     /// What a reference in an object of this namespace says of its owner.
     pub(super) fn of(reference: &OwnerReference, namespace: &str) -> Self {
         Identity {
-            kind: reference.kind.clone(),
-            api_version: reference.api_version.clone(),
-            namespace: namespace.to_owned(),
-            name: reference.name.clone(),
-            uid: reference.uid.clone(),
+            kind: reference.kind.as_str().into(),
+            api_version: reference.api_version.as_str().into(),
+            namespace: namespace.into(),
+            name: reference.name.as_str().into(),
+            uid: reference.uid.as_str().into(),
         }
     }
 
@@ -55,7 +55,7 @@ impl Identity {
         self.kind == reference.kind
             && self.api_version == reference.api_version
             && self.name == reference.name
-            && self.uid == reference.uid
+            && *self.uid == *reference.uid
     }
 }
 
@@ -63,7 +63,7 @@ impl Identity {
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) identity: Identity,
-    pub(super) owners: Vec<OwnerReference>,
+    pub(super) owners: Owners,
     pub(super) dependents: BTreeSet<Uid>,
     /// Whether it is going and waits for its dependents to go first.
     pub(super) is_deleting_dependents: bool,
@@ -88,7 +88,8 @@ pub(super) enum Effect {
 /// The graph.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
-    nodes: HashMap<Uid, Node>,
+    /// In boxes: a map has room for more than it holds.
+    nodes: HashMap<Uid, Box<Node>>,
     pub(super) absent: AbsentOwners,
 }
 
@@ -98,25 +99,25 @@ fn blocks(reference: &OwnerReference) -> bool {
 
 /// Whether the deletion of an object begins with this, and it has the finalizer.
 fn begins_with(old: Option<&ObjectMetadata>, new: &ObjectMetadata, finalizer: &str) -> bool {
-    let goes = |object: &ObjectMetadata| object.is_being_deleted() && object.has_finalizer(finalizer);
+    let goes = |object: &ObjectMetadata| object.is_being_deleted && object.has_finalizer(finalizer);
     goes(new) && !old.is_some_and(goes)
 }
 
 impl Graph {
     pub(super) fn get(&self, uid: &str) -> Option<&Node> {
-        self.nodes.get(uid)
+        self.nodes.get(uid).map(|node| &**node)
     }
 
     /// The dependents of an object.
     pub(super) fn dependents<'a>(&'a self, node: &'a Node) -> impl Iterator<Item = &'a Node> + 'a {
-        node.dependents.iter().filter_map(|uid| self.nodes.get(uid))
+        node.dependents.iter().filter_map(|uid| self.get(uid))
     }
 
     /// The dependents that keep an object from going.
     pub(super) fn blocking<'a>(&'a self, node: &'a Node) -> impl Iterator<Item = &'a Node> + 'a {
         let uid = &node.identity.uid;
         self.dependents(node)
-            .filter(move |dependent| dependent.owners.iter().any(|owner| owner.uid == *uid && blocks(owner)))
+            .filter(move |dependent| dependent.owners.iter().any(|owner| *owner.uid == **uid && blocks(owner)))
     }
 
     /// An object was seen: it is new, or has changed.
@@ -127,15 +128,15 @@ impl Graph {
         new: &ObjectMetadata,
     ) -> Vec<Effect> {
         let mut effects = Vec::new();
-        let uid: Uid = identity.uid.as_str().into();
+        let uid = Arc::clone(&identity.uid);
         self.observe(&uid, identity, &mut effects);
         let owners = new.owner_references.clone();
         if let Some(node) = self.nodes.get_mut(&uid) {
             let before = std::mem::replace(&mut node.owners, owners.clone());
-            node.is_being_deleted |= new.is_being_deleted();
+            node.is_being_deleted |= new.is_being_deleted;
             let is_in = |list: &[OwnerReference], uid: &str| list.iter().any(|own| own.uid == uid);
             let added: Vec<_> = owners.iter().filter(|owner| !is_in(&before, &owner.uid)).cloned().collect();
-            for reference in &before {
+            for reference in before.iter() {
                 let now = owners.iter().find(|owner| owner.uid == reference.uid);
                 // An owner that waits need not wait for this one any longer.
                 if blocks(reference) && !now.is_some_and(blocks) {
@@ -153,11 +154,11 @@ impl Graph {
                 identity: identity.clone(),
                 owners: owners.clone(),
                 dependents: BTreeSet::new(),
-                is_deleting_dependents: new.is_being_deleted() && new.has_finalizer(FOREGROUND),
-                is_being_deleted: new.is_being_deleted(),
+                is_deleting_dependents: new.is_being_deleted && new.has_finalizer(FOREGROUND),
+                is_being_deleted: new.is_being_deleted,
                 is_virtual: false,
             };
-            self.nodes.insert(Arc::clone(&uid), node);
+            self.nodes.insert(Arc::clone(&uid), Box::new(node));
             self.add_to_owners(&uid, identity, &owners, &mut effects);
         }
         self.transitions(&uid, old, new, &mut effects);
@@ -173,7 +174,7 @@ impl Graph {
                 let Some(dependent) = self.nodes.get(&dependent) else { continue };
                 let elsewhere = !seen.namespace.is_empty() && dependent.identity.namespace != seen.namespace;
                 effects.extend(elsewhere.then(|| invalid_namespace(dependent, uid)).flatten());
-                effects.push(Effect::AttemptToDelete(dependent.identity.uid.as_str().into()));
+                effects.push(Effect::AttemptToDelete(Arc::clone(&dependent.identity.uid)));
             }
         }
         if let Some(node) = self.nodes.get_mut(uid) {
@@ -207,13 +208,13 @@ impl Graph {
             } else {
                 let owner = Node {
                     identity: claimed,
-                    owners: Vec::new(),
+                    owners: Owners::default(),
                     dependents: BTreeSet::from([Arc::clone(uid)]),
                     is_deleting_dependents: false,
                     is_being_deleted: false,
                     is_virtual: true,
                 };
-                self.nodes.insert(Arc::clone(&owner_uid), owner);
+                self.nodes.insert(Arc::clone(&owner_uid), Box::new(owner));
                 effects.push(Effect::AttemptToDelete(owner_uid));
             }
         }
@@ -251,7 +252,7 @@ impl Graph {
 
     /// An object that was looked for is not there. This may be news, or what was said of it was wrong.
     pub(super) fn found_absent(&mut self, identity: &Identity) -> Vec<Effect> {
-        let Some(node) = self.nodes.get(identity.uid.as_str()) else { return Vec::new() };
+        let Some(node) = self.nodes.get(&identity.uid) else { return Vec::new() };
         let (right, wrong) = self.partition(node, identity);
         if if node.is_virtual { wrong.is_empty() } else { node.identity == *identity } {
             return self.remove(identity);
@@ -266,21 +267,21 @@ impl Graph {
         if is_virtual
             && is_same
             && let Some(other) = self.alternative(&wrong, identity)
-            && let Some(node) = self.nodes.get_mut(identity.uid.as_str())
+            && let Some(node) = self.nodes.get_mut(&identity.uid)
         {
             node.identity = other;
-            effects.push(Effect::AttemptToDeleteLater(identity.uid.as_str().into()));
+            effects.push(Effect::AttemptToDeleteLater(Arc::clone(&identity.uid)));
         }
         effects
     }
 
     fn remove(&mut self, identity: &Identity) -> Vec<Effect> {
-        let Some((uid, node)) = self.nodes.remove_entry(identity.uid.as_str()) else { return Vec::new() };
+        let Some((uid, node)) = self.nodes.remove_entry(&identity.uid) else { return Vec::new() };
         if !node.dependents.is_empty() {
             self.absent.add(identity.clone());
         }
         let mut effects: Vec<_> = node.dependents.into_iter().map(Effect::AttemptToDelete).collect();
-        for owner in &node.owners {
+        for owner in node.owners.iter() {
             let Some((owner_uid, owner)) = self.nodes.get_key_value(owner.uid.as_str()) else { continue };
             let (owner_uid, waits) = (Arc::clone(owner_uid), owner.is_deleting_dependents);
             if let Some(owner) = self.nodes.get_mut(&owner_uid) {
@@ -302,7 +303,7 @@ impl Graph {
                 wrong.push(Arc::clone(uid));
                 continue;
             }
-            let mut claims = dependent.owners.iter().filter(|reference| reference.uid == owner.uid);
+            let mut claims = dependent.owners.iter().filter(|reference| *reference.uid == *owner.uid);
             if claims.clone().any(|reference| owner.is_meant_by(reference)) {
                 right.push(Arc::clone(uid));
             }
@@ -317,7 +318,7 @@ impl Graph {
     fn alternative(&self, dependents: &[Uid], absent: &Identity) -> Option<Identity> {
         let mut claims = BTreeSet::new();
         for dependent in dependents.iter().filter_map(|uid| self.nodes.get(uid)) {
-            for reference in dependent.owners.iter().filter(|reference| reference.uid == absent.uid) {
+            for reference in dependent.owners.iter().filter(|reference| *reference.uid == *absent.uid) {
                 let mut claim = Identity::of(reference, &dependent.identity.namespace);
                 if absent.namespace.is_empty() && claim.kind == absent.kind && claim.api_version == absent.api_version {
                     claim.namespace.clear();

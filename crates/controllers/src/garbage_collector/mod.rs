@@ -49,11 +49,11 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let heard = Arc::clone(&collector);
     context.metadata.subscribe(move |resource, change| {
         let identity = |object: &ObjectMetadata| Identity {
-            kind: resource.kind.kind.to_string(),
-            api_version: resource.kind.api_version(),
+            kind: (&*resource.kind.kind).into(),
+            api_version: resource.kind.api_version().into(),
             namespace: object.namespace.clone(),
             name: object.name.clone(),
-            uid: object.uid.clone(),
+            uid: Arc::clone(&object.uid),
         };
         heard.change(|graph| match change {
             Change::Set { old, new } => graph.set(&identity(&new), old.as_deref(), &new),

@@ -111,7 +111,7 @@ impl Sweep<'_> {
         for reference in references {
             match self.owner(reference).await? {
                 None => owners.dangling.push(reference.clone()),
-                Some(owner) if owner.is_being_deleted() && owner.has_finalizer(FOREGROUND) => {
+                Some(owner) if owner.is_being_deleted && owner.has_finalizer(FOREGROUND) => {
                     owners.waiting.push(reference.clone());
                 }
                 Some(_) => owners.solid.push(reference.clone()),
@@ -134,7 +134,7 @@ impl Sweep<'_> {
             return Err(SweepError::NamespacedOwner);
         }
         let api = self.collector.metadata.api(&mapping, namespace);
-        let owner = api.get_opt(&reference.name).await?.filter(|owner| owner.uid == reference.uid);
+        let owner = api.get_opt(&reference.name).await?.filter(|owner| *owner.uid == *reference.uid);
         if owner.is_none() {
             let absent = if is_namespaced { of_namespace } else { of_cluster };
             self.collector.with(|graph| graph.absent.add(absent));
@@ -168,7 +168,7 @@ impl Sweep<'_> {
             node.map(|node| graph.dependents(node).map(|dependent| dependent.identity.clone()).collect())
                 .unwrap_or_default()
         });
-        let owner = [self.node.identity.uid.clone()];
+        let owner = [self.node.identity.uid.to_string()];
         let mut failed = None;
         for dependent in dependents {
             match self.release(&dependent, &owner).await {
@@ -186,7 +186,7 @@ impl Sweep<'_> {
     /// Removes references to owners.
     async fn release(&self, identity: &Identity, owners: &[String]) -> Result<(), SweepError> {
         let each: Vec<_> = owners.iter().map(|uid| json!({"$patch": "delete", "uid": uid})).collect();
-        let strategic = json!({"metadata": {"uid": identity.uid, "ownerReferences": each}});
+        let strategic = json!({"metadata": {"uid": &*identity.uid, "ownerReferences": each}});
         let keeps = |reference: &OwnerReference| (!owners.contains(&reference.uid)).then(|| reference.clone());
         self.change_owners(identity, strategic, keeps).await
     }
@@ -204,7 +204,7 @@ impl Sweep<'_> {
             |reference: &OwnerReference| OwnerReference { block_owner_deletion: Some(false), ..reference.clone() };
         let blocking = self.node.owners.iter().filter(|owner| owner.block_owner_deletion == Some(true));
         let blocking: Vec<_> = blocking.map(unblock).collect();
-        let strategic = json!({"metadata": {"uid": identity.uid, "ownerReferences": blocking}});
+        let strategic = json!({"metadata": {"uid": &*identity.uid, "ownerReferences": blocking}});
         self.change_owners(identity, strategic, |reference| Some(unblock(reference))).await
     }
 
@@ -252,11 +252,11 @@ impl Sweep<'_> {
 /// Deletes exactly this object, unless its owners have changed.
 async fn delete(api: &Api<ObjectMetadata>, latest: &ObjectMetadata, policy: &str) -> Result<(), Error> {
     let options = |resource_version| DeleteOptions {
-        preconditions: Some(Preconditions { uid: Some(latest.uid.clone()), resource_version }),
+        preconditions: Some(Preconditions { uid: Some(latest.uid.to_string()), resource_version }),
         propagation_policy: Some(policy.to_owned()),
         ..DeleteOptions::default()
     };
-    let error = match api.delete(&latest.name, &options(Some(latest.resource_version.clone()))).await {
+    let error = match api.delete(&latest.name, &options(Some(latest.resource_version.to_string()))).await {
         Err(error) if error.is_conflict() => error,
         other => return other,
     };

@@ -27,10 +27,10 @@ fn object(text: &str) -> (Identity, ObjectMetadata) {
         name: uid.into(),
         namespace: namespace.into(),
         uid: uid.into(),
-        resource_version: String::new(),
-        deletion_timestamp: (!finalizer.is_empty()).then(|| "now".into()),
-        finalizers: vec![finalizer.to_owned()],
-        owner_references: owners.split(',').filter(|owner| !owner.is_empty()).map(reference).collect(),
+        resource_version: capstan_api::Str::default(),
+        is_being_deleted: !finalizer.is_empty(),
+        finalizers: Box::from([finalizer.to_owned()]),
+        owner_references: owners.split(',').filter(|owner| !owner.is_empty()).map(reference).collect::<Vec<_>>().into(),
     };
     (identity(uid, "Kind", namespace), object)
 }
@@ -195,7 +195,7 @@ proptest::proptest! {
                 let dependents: Vec<_> = graph.dependents(node).collect();
                 assert_eq!(dependents.len(), node.dependents.len(), "all are there");
                 for dependent in dependents {
-                    assert!(dependent.owners.iter().any(|owner| owner.uid == node.identity.uid), "{text}");
+                    assert!(dependent.owners.iter().any(|owner| *owner.uid == *node.identity.uid), "{text}");
                 }
             }
         }

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use capstan_clock::Timestamp;
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
-use crate::pods::condition;
+use crate::{
+    pod::{ContainerStatus, Pod},
+    pods::condition,
+};
 
 /// The wait after the first failure.
 const DEFAULT_BACKOFF: Duration = Duration::from_secs(10);

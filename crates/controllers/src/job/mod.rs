@@ -7,7 +7,7 @@ mod indexes;
 mod orphans;
 mod policy;
 mod sync;
-mod template;
+pub(crate) mod template;
 
 use std::{
     collections::HashMap,
@@ -23,13 +23,14 @@ use capstan_runtime::{
     slow_start_batch,
     workqueue::{ItemExponentialFailureRateLimiter, PriorityQueue},
 };
-use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use k8s_openapi::api::batch::v1::Job;
 use serde_json::json;
 
 use crate::{
     ControllerContext,
     controller_ref::{ControllerRefManager, is_namespace_terminating, selector_of},
     drive::{drive, filled, join},
+    pod::Pod,
     pods::{
         self,
         control::PodControl,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use capstan_api::object::{Object, controller_of};
 use capstan_client::{Api, BoxFuture, Deleted, HandlerFuncs, Key, SharedIndexInformer};
 use capstan_runtime::{Action, Controller, ReconcileError, Reconciler, workqueue::PriorityQueue};
-use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use k8s_openapi::api::batch::v1::Job;
 
 use super::{
     free, is_managed_elsewhere, queue,
@@ -14,6 +14,7 @@ use super::{
 use crate::{
     ControllerContext,
     drive::{drive, filled},
+    pod::Pod,
     workload::controlled_by,
 };
 

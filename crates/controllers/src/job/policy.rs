@@ -1,11 +1,10 @@
 //! What the failure of a pod, or the success of some indexes, means for a Job.
 
-use k8s_openapi::api::{
-    batch::v1::{PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement, SuccessPolicy},
-    core::v1::{ContainerStatus, Pod},
-};
+use k8s_openapi::api::batch::v1::{PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement, SuccessPolicy};
 
 use super::indexes::Indexes;
+
+use crate::pod::{ContainerStatus, Pod};
 
 /// What is to be done about a pod that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,18 +2,21 @@
 
 use k8s_openapi::api::{
     batch::v1::Job,
-    core::v1::{Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod},
+    core::v1::{Container, EnvVar, EnvVarSource, ObjectFieldSelector},
 };
 
 use super::{policy, sync::TRACKING_FINALIZER};
-use crate::pods::control::pod_from_template;
+use crate::{
+    pod::{Pod, WholePod},
+    pods::control::pod_from_template,
+};
 
 /// The index that a pod is for; also a label.
-pub(super) const INDEX_ANNOTATION: &str = "batch.kubernetes.io/job-completion-index";
+pub(crate) const INDEX_ANNOTATION: &str = "batch.kubernetes.io/job-completion-index";
 /// How often pods of the index have failed before.
-const FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-failure-count";
+pub(crate) const FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-failure-count";
 /// How often that did not count.
-const IGNORED_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
+pub(crate) const IGNORED_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
 /// What containers find their index in.
 const INDEX_VARIABLE: &str = "JOB_COMPLETION_INDEX";
 /// The longest prefix that names are generated from.
@@ -22,14 +25,14 @@ const MAX_GENERATED_NAME_LENGTH: usize = 58;
 /// How often pods of the index of a pod had failed when it was made, and how often that did not count.
 pub(super) fn failure_counts(pod: &Pod) -> (i32, i32) {
     let count = |name: &str| {
-        let text = pod.metadata.annotations.as_ref().and_then(|all| all.get(name));
+        let text = pod.metadata.annotation(name);
         text.and_then(|text| text.parse::<i32>().ok()).filter(|count| *count >= 0).unwrap_or_default()
     };
     (count(FAILURE_COUNT), count(IGNORED_FAILURE_COUNT))
 }
 
 /// A new pod; for an index, it may be in place of one that failed.
-pub(super) fn pod(job: &Job, index: Option<(i32, Option<&Pod>)>) -> Pod {
+pub(super) fn pod(job: &Job, index: Option<(i32, Option<&Pod>)>) -> WholePod {
     let spec = job.spec.clone().unwrap_or_default();
     let mut pod = pod_from_template(&spec.template, job);
     let finalizers = pod.metadata.finalizers.get_or_insert_default();

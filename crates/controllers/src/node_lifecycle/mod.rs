@@ -17,9 +17,9 @@ use capstan_api::selector::Selector;
 use capstan_client::{Api, BoxFuture, Client, Error, HandlerFuncs, Key, Lister, Patch, store::Indexer};
 use capstan_clock::SharedClock;
 use capstan_runtime::{Action, Controller, EventRecorder, EventType, ObjectReference, ReconcileError, Reconciler};
-use k8s_openapi::api::{
-    coordination::v1::Lease,
-    core::v1::{Node, Pod, PodCondition},
+use k8s_openapi::{
+    api::{coordination::v1::Lease, core::v1::Node},
+    apimachinery::pkg::apis::meta::v1::Time,
 };
 use serde_json::json;
 
@@ -31,7 +31,8 @@ use self::{
 use crate::{
     ControllerContext,
     drive::{drive, every, filled, join, synced},
-    pod_status::{condition, index_by_node, node_name, of_node, set_condition},
+    pod::{Pod, WholePod, whole},
+    pod_status::{condition, index_by_node, node_name, of_node},
 };
 
 /// How often all nodes are looked at.
@@ -314,14 +315,10 @@ impl Shared {
     }
 
     async fn mark_pod(&self, pod: &Pod) -> Result<(), Error> {
-        let Some(ready) = condition(pod, "Ready") else { return Ok(()) };
-        let mut changed = pod.clone();
-        let not_ready = PodCondition { status: "False".to_owned(), ..ready.clone() };
-        if !set_condition(changed.status.get_or_insert_default(), not_ready, self.clock.now()) {
+        if condition(pod, "Ready").is_none_or(|ready| ready.status == "False") {
             return Ok(());
         }
-        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-        match Api::<Pod>::namespaced(&self.client, namespace).update_status(&changed).await {
+        match self.write_not_ready(pod).await {
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => Err(error),
             Ok(pod) => {
@@ -329,6 +326,15 @@ impl Shared {
                 Ok(())
             }
         }
+    }
+
+    async fn write_not_ready(&self, pod: &Pod) -> Result<WholePod, Error> {
+        let mut whole = whole(&self.client, pod).await?;
+        let conditions = whole.status.iter_mut().flat_map(|status| status.conditions.iter_mut().flatten());
+        for ready in conditions.filter(|condition| condition.type_ == "Ready") {
+            (ready.status, ready.last_transition_time) = ("False".to_owned(), Some(Time(self.clock.now())));
+        }
+        Api::<WholePod>::namespaced(&self.client, pod.metadata.namespace()).update_status(&whole).await
     }
 }
 

@@ -15,7 +15,7 @@ use capstan_api::selector::Selector;
 use capstan_client::{Api, BoxFuture, Client, Deleted, HandlerFuncs, Key, SharedIndexInformer};
 use capstan_runtime::{Action, Controller, ReconcileError, Reconciler, workqueue::PriorityQueue};
 use k8s_openapi::api::{
-    core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod},
+    core::v1::{Node, PersistentVolume, PersistentVolumeClaim},
     storage::v1::StorageClass,
 };
 
@@ -30,6 +30,7 @@ use crate::{
     ControllerContext,
     drive::{drive, filled},
     overlay::Overlay,
+    pod::Pod,
     pod_claims,
     recorder::Recorder,
 };

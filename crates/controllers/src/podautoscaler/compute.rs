@@ -10,13 +10,10 @@ use capstan_api::{
 use capstan_client::Client;
 use capstan_clock::Timestamp;
 use k8s_openapi::{
-    api::{
-        autoscaling::v2::{
-            ContainerResourceMetricStatus, CrossVersionObjectReference, ExternalMetricSource, ExternalMetricStatus,
-            HorizontalPodAutoscaler, MetricSpec, MetricStatus, MetricTarget, MetricValueStatus, ObjectMetricSource,
-            ObjectMetricStatus, PodsMetricSource, PodsMetricStatus, ResourceMetricStatus,
-        },
-        core::v1::Pod,
+    api::autoscaling::v2::{
+        ContainerResourceMetricStatus, CrossVersionObjectReference, ExternalMetricSource, ExternalMetricStatus,
+        HorizontalPodAutoscaler, MetricSpec, MetricStatus, MetricTarget, MetricValueStatus, ObjectMetricSource,
+        ObjectMetricStatus, PodsMetricSource, PodsMetricStatus, ResourceMetricStatus,
     },
     apimachinery::pkg::{api::resource::Quantity as Amount, apis::meta::v1::LabelSelector as MetaLabelSelector},
 };
@@ -26,6 +23,8 @@ use super::{
     metrics,
     replicas::{Proposal, Target, Tolerances, by_average, by_pods, by_value},
 };
+
+use crate::pod::Pod;
 
 /// By which part usage may be off its target, unless the autoscaler says otherwise.
 const TOLERANCE: f64 = 0.1;

@@ -25,11 +25,8 @@ use capstan_client::{Api, BoxFuture, Client, Deleted, Error, HandlerFuncs, Key, 
 use capstan_clock::{SharedClock, Timestamp};
 use capstan_runtime::{Action, Controller, ReconcileError, Reconciler};
 use k8s_openapi::{
-    api::{
-        autoscaling::v2::{
-            HorizontalPodAutoscaler, HorizontalPodAutoscalerCondition, HorizontalPodAutoscalerStatus, MetricStatus,
-        },
-        core::v1::Pod,
+    api::autoscaling::v2::{
+        HorizontalPodAutoscaler, HorizontalPodAutoscalerCondition, HorizontalPodAutoscalerStatus, MetricStatus,
     },
     apimachinery::pkg::apis::meta::v1::Time,
 };
@@ -37,6 +34,7 @@ use k8s_openapi::{
 use crate::{
     ControllerContext,
     drive::{drive, filled},
+    pod::Pod,
     recorder::Recorder,
 };
 use compute::{Computed, Failed, Present, tolerances};
@@ -302,10 +300,8 @@ impl Autoscaler {
             }
         };
         let pods = self.pods.lister().namespace(key.namespace()).list(&selector);
-        let none = BTreeMap::new();
         let selects = |(other, selector): &(&Key, &Selector)| {
-            other.namespace() == key.namespace()
-                && pods.iter().any(|pod| selector.matches(pod.metadata.labels.as_ref().unwrap_or(&none)))
+            other.namespace() == key.namespace() && pods.iter().any(|pod| selector.matches(pod.metadata.labels()))
         };
         let mut selectors = self.selectors.lock().unwrap_or_else(PoisonError::into_inner);
         selectors.insert(key.clone(), selector.clone());

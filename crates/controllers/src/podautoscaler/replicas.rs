@@ -8,10 +8,13 @@ use std::{
 
 use capstan_api::Quantity;
 use capstan_clock::Timestamp;
-use k8s_openapi::api::core::v1::{Container, Pod};
 
 use crate::{
-    resource_quota::amounts::{is_pod_level, of_pod},
+    pod::{Amounts, Container, Pod},
+    resource_quota::{
+        amounts::{is_pod_level, of_pod},
+        pods,
+    },
     service_pods::is_ready,
 };
 
@@ -113,22 +116,19 @@ fn is_starting(pod: &Pod, metric: &PodMetric, now: Timestamp) -> bool {
     }
 }
 
-fn milli(
-    amounts: Option<&BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>>,
-    resource: &str,
-) -> Option<i64> {
-    amounts?.get(resource)?.0.parse::<Quantity>().ok().map(|quantity| quantity.milli_value())
+fn milli(amounts: Option<&Amounts>, resource: &str) -> Option<i64> {
+    amounts?.get(resource)?.parse::<Quantity>().ok().map(|quantity| quantity.milli_value())
 }
 
 /// Whether a pod says itself what it requests.
 fn asks_as_a_whole(pod: &Pod) -> bool {
-    let requests = pod.spec.as_ref().and_then(|spec| spec.resources.as_ref()?.requests.as_ref());
-    requests.into_iter().flatten().any(|(name, _)| is_pod_level(name))
+    let requests = pod.spec.as_ref().and_then(|spec| spec.resources.as_ref()?.requests.as_deref());
+    requests.is_some_and(|requests| requests.keys().any(|name| is_pod_level(name)))
 }
 
 /// With what its containers request of what the pod itself says nothing about, and its overhead.
 fn of_whole_pod(pod: &Pod, resource: &str) -> Option<i64> {
-    let spec = serde_json::to_value(&pod.spec).ok()?;
+    let spec = pod.spec.as_ref().map(pods::spec);
     of_pod(&serde_json::json!({"spec": spec}), "requests").get(resource).map(Quantity::milli_value)
 }
 
@@ -140,9 +140,7 @@ fn requested(pod: &Pod, container: &str, resource: &str) -> Result<i64, String> 
         return of_whole_pod(pod, resource)
             .ok_or_else(|| format!("missing pod-level request for {resource} in Pod {pod_name}"));
     }
-    let sidecars = spec.init_containers.iter().flatten();
-    let sidecars = sidecars.filter(|container| container.restart_policy.as_deref() == Some("Always"));
-    let mut all: Box<dyn Iterator<Item = &Container>> = Box::new(spec.containers.iter().chain(sidecars));
+    let mut all: Box<dyn Iterator<Item = &Container>> = Box::new(spec.containers.iter().chain(spec.sidecars()));
     if !container.is_empty() {
         let mut wanted = all.filter(|candidate| candidate.name == container).peekable();
         if wanted.peek().is_none() {
@@ -152,7 +150,7 @@ fn requested(pod: &Pod, container: &str, resource: &str) -> Result<i64, String> 
     }
     let mut sum = 0;
     for candidate in all {
-        let requests = candidate.resources.as_ref().and_then(|resources| resources.requests.as_ref());
+        let requests = candidate.resources.as_ref().and_then(|resources| resources.requests.as_deref());
         sum += milli(requests, resource).ok_or_else(|| {
             format!("missing request for {resource} in container {} of Pod {pod_name}", candidate.name)
         })?;

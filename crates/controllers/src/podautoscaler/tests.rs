@@ -3,13 +3,15 @@
 use std::{sync::Arc, time::Duration};
 
 use capstan_clock::{Moment, Timestamp};
-use k8s_openapi::api::{autoscaling::v2::HorizontalPodAutoscalerBehavior, core::v1::Pod};
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerBehavior;
 use serde_json::{Value, json};
 
 use super::{
     history::{History, Wish},
     replicas::{PodMetric, PodMetrics, Proposal, Target, Tolerances, by_average, by_pods, by_value},
 };
+
+use crate::pod::Pod;
 
 const TOLERANCES: (f64, f64) = (0.1, 0.1);
 

@@ -7,15 +7,13 @@ use capstan_api::{Resource, object::Object, options::DeleteOptions};
 use capstan_client::{Api, Client, Error, Key};
 use capstan_runtime::record::Referent;
 use http::{HeaderValue, header};
-use k8s_openapi::{
-    api::core::v1::{Pod, PodTemplateSpec},
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
-};
+use k8s_openapi::{api::core::v1::PodTemplateSpec, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 
 use super::expectations::Expectations;
 use crate::{
     controller_ref::{is_namespace_terminating, reference_to},
     metadata::{METADATA, ObjectMetadata},
+    pod::{Pod, WholePod},
     recorder::Recorder,
 };
 
@@ -31,11 +29,11 @@ pub(crate) struct PodControl {
 }
 
 /// The pod that a template describes, for an owner.
-pub(crate) fn pod_from_template<O: Resource + Object>(template: &PodTemplateSpec, owner: &O) -> Pod {
+pub(crate) fn pod_from_template<O: Resource + Object>(template: &PodTemplateSpec, owner: &O) -> WholePod {
     let meta = template.metadata.clone().unwrap_or_default();
     let name = owner.identity().name;
     let prefix = if name.len() < MAX_NAME { format!("{name}-") } else { name.to_owned() };
-    Pod {
+    WholePod {
         metadata: ObjectMeta {
             generate_name: Some(prefix),
             namespace: Some(owner.identity().namespace.to_owned()),
@@ -51,7 +49,7 @@ pub(crate) fn pod_from_template<O: Resource + Object>(template: &PodTemplateSpec
 }
 
 /// The JSON of a pod.
-pub(crate) fn encode(pod: &Pod) -> Result<Bytes, Error> {
+pub(crate) fn encode(pod: &WholePod) -> Result<Bytes, Error> {
     serde_json::to_vec(pod).map(Bytes::from).map_err(|error| Error::Decode(error.to_string()))
 }
 
@@ -61,7 +59,7 @@ impl PodControl {
     }
 
     /// Creates a pod. In a namespace that goes away nothing is told: whatever is created there fails.
-    pub(crate) async fn create<O: Resource + Object + Referent>(&self, owner: &O, pod: &Pod) -> Result<(), Error> {
+    pub(crate) async fn create<O: Resource + Object + Referent>(&self, owner: &O, pod: &WholePod) -> Result<(), Error> {
         self.create_encoded(owner, encode(pod)?).await
     }
 

@@ -7,10 +7,9 @@ pub(crate) mod rank;
 use std::{collections::BTreeMap, time::Duration};
 
 use capstan_clock::Timestamp;
-use k8s_openapi::{
-    api::core::v1::{Pod, PodCondition, PodTemplateSpec},
-    apimachinery::pkg::apis::meta::v1::Time,
-};
+use k8s_openapi::{api::core::v1::PodTemplateSpec, apimachinery::pkg::apis::meta::v1::Time};
+
+use crate::pod::{Pod, PodCondition};
 
 /// The phase, empty if there is none yet.
 pub(crate) fn phase(pod: &Pod) -> &str {
@@ -110,7 +109,7 @@ pub(crate) fn template_labels(template: &PodTemplateSpec) -> &BTreeMap<String, S
 
 /// Whether all of `labels` are among those of the pod.
 pub(crate) fn has_labels(pod: &Pod, labels: &BTreeMap<String, String>) -> bool {
-    let of_pod = pod.metadata.labels.as_ref().unwrap_or(&NO_LABELS);
+    let of_pod = pod.metadata.labels();
     labels.iter().all(|(name, value)| of_pod.get(name) == Some(value))
 }
 
@@ -118,7 +117,10 @@ pub(crate) fn has_labels(pod: &Pod, labels: &BTreeMap<String, String>) -> bool {
 pub(crate) mod testing {
     //! Pods for tests, told in a few words.
 
+    use capstan_api::Resource as _;
+
     use super::*;
+    use crate::pod::{About, ContainerStatus};
 
     /// The time at which tests begin.
     pub(crate) fn start() -> Timestamp {
@@ -130,9 +132,9 @@ pub(crate) mod testing {
     pub(crate) fn pod(text: &str) -> Pod {
         let mut words = text.split(' ');
         let mut pod = Pod::default();
-        pod.metadata.name = words.next().map(str::to_owned);
-        pod.metadata.uid = pod.metadata.name.as_ref().map(|name| format!("uid-{name}"));
-        pod.metadata.namespace = Some("ns".to_owned());
+        pod.metadata.name = words.next().map(Into::into);
+        pod.metadata.uid = pod.metadata.name.as_ref().map(|name| format!("uid-{name}").into());
+        pod.metadata.namespace = Some("ns".into());
         pod.metadata.creation_timestamp = Some(Time(start()));
         let at = |seconds: &str| Time(start() + Duration::from_secs(seconds.parse().unwrap()));
         for word in words {
@@ -140,36 +142,31 @@ pub(crate) mod testing {
             let status = pod.status.get_or_insert_default();
             match name {
                 "ready" => {
-                    status.phase = Some("Running".to_owned());
+                    status.phase = Some("Running".into());
                     let since = at(if value.is_empty() { "0" } else { value });
-                    status.conditions.get_or_insert_default().push(PodCondition {
-                        type_: "Ready".to_owned(),
-                        status: "True".to_owned(),
-                        last_transition_time: Some(since),
-                        ..PodCondition::default()
-                    });
+                    let about = About { type_: "Ready".into(), status: "True".into(), ..About::default() };
+                    let mut ready = PodCondition::from(about);
+                    ready.last_transition_time = Some(since);
+                    status.conditions = Some(Box::from([ready]));
                 }
                 "deleted" => pod.metadata.deletion_timestamp = Some(Time(start())),
-                "on" => pod.spec.get_or_insert_default().node_name = Some(value.to_owned()),
+                "on" => pod.spec.get_or_insert_default().node_name = Some(value.into()),
                 "cost" => {
-                    let cost = ("controller.kubernetes.io/pod-deletion-cost".to_owned(), value.to_owned());
-                    pod.metadata.annotations.get_or_insert_default().extend([cost]);
+                    pod.metadata.annotations.insert(rank::DELETION_COST.to_owned(), value.to_owned());
                 }
                 "restarts" => {
-                    let container = k8s_openapi::api::core::v1::ContainerStatus {
-                        restart_count: value.parse().unwrap(),
-                        ..Default::default()
-                    };
-                    status.container_statuses.get_or_insert_default().push(container);
+                    let container =
+                        ContainerStatus { restart_count: value.parse().unwrap(), ..ContainerStatus::default() };
+                    status.container_statuses = Some(Box::from([container]));
                 }
                 "age" => {
                     let age = Duration::from_secs(value.parse().unwrap());
                     pod.metadata.creation_timestamp = Some(Time(start() - age));
                 }
                 "label" => {
-                    pod.metadata.labels.get_or_insert_default().insert("l".to_owned(), value.to_owned());
+                    pod.labels_mut().insert("l".to_owned(), value.to_owned());
                 }
-                phase => status.phase = Some(phase.to_owned()),
+                phase => status.phase = Some(phase.into()),
             }
         }
         pod

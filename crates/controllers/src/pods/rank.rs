@@ -6,12 +6,13 @@ use std::{
 };
 
 use capstan_clock::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 
 use super::{is_active, is_ready, node_name, phase, ready_since};
 
+use crate::pod::Pod;
+
 /// What says how dear a pod is.
-const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+pub(crate) const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 /// Pending pods go before unknown ones, those before running ones.
 fn phase_rank(pod: &Pod) -> u8 {
@@ -24,8 +25,7 @@ fn phase_rank(pod: &Pod) -> u8 {
 
 /// How dear it is to lose the pod. What is not a number, or not written as Go writes one, says nothing.
 fn deletion_cost(pod: &Pod) -> i32 {
-    let cost = pod.metadata.annotations.as_ref().and_then(|annotations| annotations.get(DELETION_COST));
-    let text = cost.map(String::as_str).unwrap_or_default();
+    let text = pod.metadata.annotation(DELETION_COST).unwrap_or_default();
     let digits = text.strip_prefix('-').unwrap_or(text);
     if text.starts_with('+') || (digits.len() > 1 && digits.starts_with('0')) {
         return 0;

@@ -13,7 +13,7 @@ use capstan_runtime::{
 };
 use k8s_openapi::api::{
     apps::v1::ReplicaSet,
-    core::v1::{Pod, PodTemplateSpec, ReplicationController},
+    core::v1::{PodTemplateSpec, ReplicationController},
 };
 use serde::Serialize;
 
@@ -21,6 +21,7 @@ use crate::{
     ControllerContext,
     controller_ref::{ControllerRefManager, controller_uid, is_namespace_terminating},
     drive::{drive, filled},
+    pod::Pod,
     pods::{
         self,
         control::{PodControl, encode, pod_from_template},

@@ -2,10 +2,10 @@
 
 use capstan_api::object::Metadata as _;
 use capstan_clock::Timestamp;
-use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::Replicated;
-use crate::pods;
+use crate::{pod::Pod, pods};
 
 /// The condition that says that pods could not be made or deleted.
 const REPLICA_FAILURE: &str = "ReplicaFailure";

@@ -2,6 +2,7 @@
 
 pub(crate) mod amounts;
 mod evaluator;
+pub(crate) mod pods;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,7 +16,7 @@ use capstan_clock::{Moment, SharedClock};
 use capstan_runtime::{Action, Controller, ReconcileError, Reconciler, workqueue::PriorityQueue};
 use k8s_openapi::{
     api::{
-        core::v1::{PersistentVolumeClaim, Pod, ResourceQuota, Service},
+        core::v1::{PersistentVolumeClaim, ResourceQuota, Service},
         resource::v1::ResourceClaim,
     },
     apimachinery::pkg::api::resource::Quantity as OpenApiQuantity,
@@ -31,6 +32,7 @@ use crate::{
     ControllerContext,
     drive::{add_after, drive, every, filled, join},
     metadata::{Change, MetadataInformers},
+    pod::Pod,
 };
 
 /// How often everything is counted, whatever happens.
@@ -147,12 +149,12 @@ fn watch(sources: &Sources, replenish: &Replenish, clock: &SharedClock) {
             || COUNTED.iter().any(|field| old["spec"][field] != new["spec"][field])
             || old["status"]["resize"] != new["status"]["resize"]
     };
-    watch_kind(&sources.pods, Evaluator::Pods, replenish, pod_changed);
+    watch_kind(&sources.pods, pods::pod, Evaluator::Pods, replenish, pod_changed);
     let spec_changed = |old: &Value, new: &Value| old["spec"] != new["spec"];
-    watch_kind(&sources.services, Evaluator::Services, replenish, spec_changed);
-    watch_kind(&sources.device_claims, Evaluator::ResourceClaims, replenish, spec_changed);
+    watch_kind(&sources.services, json, Evaluator::Services, replenish, spec_changed);
+    watch_kind(&sources.device_claims, json, Evaluator::ResourceClaims, replenish, spec_changed);
     let claim_changed = |old: &Value, new: &Value| old["spec"] != new["spec"] || old["status"] != new["status"];
-    watch_kind(&sources.claims, Evaluator::PersistentVolumeClaims, replenish, claim_changed);
+    watch_kind(&sources.claims, json, Evaluator::PersistentVolumeClaims, replenish, claim_changed);
     let replenish = replenish.clone();
     sources.metadata.subscribe(move |resource, change| {
         let Some(evaluator @ Evaluator::Count(_)) = Evaluator::of(&resource.gvr.group_resource()) else { return };
@@ -164,8 +166,9 @@ fn watch(sources: &Sources, replenish: &Replenish, clock: &SharedClock) {
     });
 }
 
-fn watch_kind<K: Object + Serialize>(
+fn watch_kind<K: Object>(
     informer: &SharedIndexInformer<K>,
+    json: fn(&K) -> Value,
     evaluator: Evaluator,
     replenish: &Replenish,
     changed: impl Fn(&Value, &Value) -> bool + Send + 'static,
@@ -190,7 +193,7 @@ fn watch_kind<K: Object + Serialize>(
     );
 }
 
-fn json(object: &impl Serialize) -> Value {
+fn json<K: Serialize>(object: &K) -> Value {
     serde_json::to_value(object).unwrap_or_default()
 }
 
@@ -212,15 +215,15 @@ impl Sources {
 
     /// The objects that an evaluator counts; none when they are not known.
     fn objects(&self, evaluator: &Evaluator, namespace: &str) -> Option<Vec<Value>> {
-        fn all<K: Object + Serialize>(informer: &SharedIndexInformer<K>, namespace: &str) -> Vec<Value> {
+        fn all<K: Object>(informer: &SharedIndexInformer<K>, json: fn(&K) -> Value, namespace: &str) -> Vec<Value> {
             let objects = informer.lister().namespace(namespace).list(&Selector::default());
             objects.iter().map(|object| json(&**object)).collect()
         }
         Some(match evaluator {
-            Evaluator::Pods => all(&self.pods, namespace),
-            Evaluator::Services => all(&self.services, namespace),
-            Evaluator::PersistentVolumeClaims => all(&self.claims, namespace),
-            Evaluator::ResourceClaims => all(&self.device_claims, namespace),
+            Evaluator::Pods => all(&self.pods, pods::pod, namespace),
+            Evaluator::Services => all(&self.services, json, namespace),
+            Evaluator::PersistentVolumeClaims => all(&self.claims, json, namespace),
+            Evaluator::ResourceClaims => all(&self.device_claims, json, namespace),
             Evaluator::Count(GroupResource { group, resource }) => {
                 let informer = self.metadata.informer(group, resource).filter(|informer| informer.has_synced())?;
                 let count = informer.lister().namespace(namespace).list(&Selector::default()).len();

@@ -5,7 +5,7 @@ mod pods;
 
 use std::{sync::Arc, time::Duration};
 
-use capstan_api::{object::Object, options::DeleteOptions, selector::Selector};
+use capstan_api::{Resource, object::Object, options::DeleteOptions, selector::Selector};
 use capstan_client::{Api, BoxFuture, Deleted, Error, HandlerFuncs, Key, SharedIndexInformer};
 use capstan_runtime::{
     Action, Controller, ReconcileError, Reconciler, SLOW_START_INITIAL_BATCH_SIZE, handler::enqueue_request_for_object,
@@ -13,7 +13,7 @@ use capstan_runtime::{
 };
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, StatefulSet},
-    core::v1::{PersistentVolumeClaim, Pod},
+    core::v1::PersistentVolumeClaim,
 };
 
 use crate::{
@@ -21,6 +21,7 @@ use crate::{
     controller_ref::{ControllerRefManager, reference_to, selector_of},
     drive::{drive, filled},
     history::{self, Revisions},
+    pod::{Pod, WholePod, whole},
     pods::{
         expectations::{Expectations, RECHECK},
         next_availability,
@@ -83,7 +84,7 @@ struct PodControl {
 }
 
 impl PodControl {
-    fn tell(&self, verb: &str, set: &StatefulSet, pod: &Pod, error: Option<&Error>) {
+    fn tell(&self, verb: &str, set: &StatefulSet, pod: &impl Object, error: Option<&Error>) {
         let (pod, name) = (pod.identity().name, set.identity().name);
         match error {
             None => {
@@ -98,40 +99,48 @@ impl PodControl {
     }
 
     async fn carry_out(&self, key: &Key, set: &StatefulSet, step: &Step) -> Result<(), Error> {
-        let api = Api::<Pod>::namespaced(&self.context.client, key.namespace());
+        let api = Api::<WholePod>::namespaced(&self.context.client, key.namespace());
         match step {
             Step::Create(pod) => {
                 let created = async {
-                    self.create_claims(key, set, pod).await?;
+                    self.create_claims(key, set, &**pod).await?;
                     api.create(pod).await
                 }
                 .await;
                 match created {
                     Ok(created) => {
-                        self.expectations.created(key, &created);
+                        self.expectations.created_as::<Pod>(key, &created);
                         self.tell("Create", set, &created, None);
                         self.set_retention(key, set, &created, true).await
                     }
                     Err(error) if error.is_already_exists() => Err(error),
                     Err(error) => {
-                        self.tell("Create", set, pod, Some(&error));
+                        self.tell("Create", set, &**pod, Some(&error));
                         Err(error)
                     }
                 }
             }
             Step::Claims(pod) => {
-                self.create_claims(key, set, pod).await?;
-                self.set_retention(key, set, pod, true).await
+                self.create_claims(key, set, &**pod).await?;
+                self.set_retention(key, set, &**pod, true).await
             }
-            Step::Retention(pod) => self.set_retention(key, set, pod, false).await,
-            Step::Update(pod) => {
+            Step::Retention(pod) => self.set_retention(key, set, &**pod, false).await,
+            Step::Update { pod, identity, storage } => {
                 let updated = async {
-                    self.create_claims(key, set, pod).await?;
-                    api.update(pod).await
+                    self.create_claims(key, set, &**pod).await?;
+                    let mut whole = whole(&self.context.client, pod).await?;
+                    let ordinal = pods::ordinal(set, &**pod);
+                    if let Some(ordinal) = ordinal.filter(|_| *identity) {
+                        pods::set_identity(&mut whole, ordinal);
+                    }
+                    if let Some(ordinal) = ordinal.filter(|_| *storage) {
+                        pods::set_storage(set, &mut whole, ordinal);
+                    }
+                    api.update(&whole).await
                 }
                 .await;
-                self.tell("Update", set, pod, updated.as_ref().err());
-                self.expectations.created(key, &updated?);
+                self.tell("Update", set, &**pod, updated.as_ref().err());
+                self.expectations.created_as::<Pod>(key, &updated?);
                 Ok(())
             }
             Step::Delete(pod) => {
@@ -139,7 +148,7 @@ impl PodControl {
                     Err(error) if error.is_not_found() => Ok(()),
                     other => other,
                 };
-                self.tell("Delete", set, pod, deleted.as_ref().err());
+                self.tell("Delete", set, &**pod, deleted.as_ref().err());
                 deleted?;
                 self.expectations.deleted(key, &**pod);
                 Ok(())
@@ -148,7 +157,7 @@ impl PodControl {
     }
 
     /// Whether a claim of a pod that shall be made is about to go with one that was there before.
-    fn is_stale(&self, key: &Key, set: &StatefulSet, pod: &Pod) -> bool {
+    fn is_stale(&self, key: &Key, set: &StatefulSet, pod: &WholePod) -> bool {
         let claims = pods::ordinal(set, pod).filter(|_| pods::goes_when_scaled(set));
         let mut claims = claims.into_iter().flat_map(|ordinal| pods::claims(set, ordinal));
         claims.any(|(_, claim)| {
@@ -157,7 +166,7 @@ impl PodControl {
         })
     }
 
-    async fn create_claims(&self, key: &Key, set: &StatefulSet, pod: &Pod) -> Result<(), Error> {
+    async fn create_claims(&self, key: &Key, set: &StatefulSet, pod: &impl Object) -> Result<(), Error> {
         let Some(ordinal) = pods::ordinal(set, pod) else { return Ok(()) };
         let api = Api::<PersistentVolumeClaim>::namespaced(&self.context.client, key.namespace());
         for (_, claim) in pods::claims(set, ordinal) {
@@ -190,7 +199,13 @@ impl PodControl {
 
     /// Has the claims of a pod go with whom they shall. `is_new` if the pod is, or waits for them: then it is told of
     /// those that somebody else controls; later only when there is something to mend.
-    async fn set_retention(&self, key: &Key, set: &StatefulSet, pod: &Pod, is_new: bool) -> Result<(), Error> {
+    async fn set_retention(
+        &self,
+        key: &Key,
+        set: &StatefulSet,
+        pod: &(impl Resource + Object),
+        is_new: bool,
+    ) -> Result<(), Error> {
         let Some(ordinal) = pods::ordinal(set, pod) else { return Ok(()) };
         let api = Api::<PersistentVolumeClaim>::namespaced(&self.context.client, key.namespace());
         for (_, claim) in pods::claims(set, ordinal) {

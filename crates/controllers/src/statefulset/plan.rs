@@ -3,14 +3,13 @@
 use capstan_clock::Timestamp;
 use k8s_openapi::api::{
     apps::v1::{StatefulSet, StatefulSetSpec, StatefulSetStatus},
-    core::v1::{Pod, PodTemplateSpec},
+    core::v1::PodTemplateSpec,
 };
 
-use super::pods::{
-    has_identity, has_storage, is_in_range, new_pod, ordinal, revision, set_identity, set_storage, start,
-};
+use super::pods::{has_identity, has_storage, is_in_range, new_pod, ordinal, revision, start};
 use crate::{
     percent::scaled,
+    pod::{Pod, WholePod},
     pods::{count, is_available, is_deleted, is_ready, is_terminal, nonzero, phase},
 };
 
@@ -24,11 +23,15 @@ pub(super) struct Revision<'a> {
 #[derive(Debug, PartialEq)]
 pub(super) enum Step {
     /// Make a pod, and its claims before.
-    Create(Box<Pod>),
+    Create(Box<WholePod>),
     /// See that the claims of a pod that waits for them are there.
     Claims(Box<Pod>),
-    /// Give a pod its labels and volumes back, and their claims before.
-    Update(Box<Pod>),
+    /// Give a pod the labels and the volumes of its number back, as far as it lacks them, and their claims before.
+    Update {
+        pod: Box<Pod>,
+        identity: bool,
+        storage: bool,
+    },
     /// See that the claims of a pod belong to whom they must.
     Retention(Box<Pod>),
     Delete(Box<Pod>),
@@ -87,7 +90,7 @@ pub(super) fn plan(
     set: &StatefulSet,
     pods: &[&Pod],
     [current, update]: [&Revision<'_>; 2],
-    is_stale: impl Fn(&Pod) -> bool,
+    is_stale: impl Fn(&WholePod) -> bool,
     collisions: i32,
     now: Timestamp,
 ) -> Plan {
@@ -100,10 +103,10 @@ pub(super) fn plan(
     let burst = spec.pod_management_policy.as_deref() == Some("Parallel");
     let min_ready = spec.min_ready_seconds.unwrap_or_default();
     let (first, wanted) = (start(&spec), spec.replicas.unwrap_or(1));
-    let at = |number: i32| pods.iter().copied().find(|pod| ordinal(set, pod) == Some(number));
+    let at = |number: i32| pods.iter().copied().find(|pod| ordinal(set, *pod) == Some(number));
     let mut condemned: Vec<(i32, &Pod)> = pods
         .iter()
-        .filter_map(|pod| Some((ordinal(set, pod)?, *pod)))
+        .filter_map(|pod| Some((ordinal(set, *pod)?, *pod)))
         .filter(|(number, _)| !is_in_range(&spec, *number))
         .collect();
     condemned.sort_by_key(|(number, _)| std::cmp::Reverse(*number));
@@ -132,14 +135,8 @@ pub(super) fn plan(
                 if !waits {
                     let (identity, storage) = (has_identity(pod), has_storage(set, pod, number));
                     if !(identity && storage) {
-                        let mut changed = pod.clone();
-                        if !identity {
-                            set_identity(&mut changed, number);
-                        }
-                        if !storage {
-                            set_storage(set, &mut changed, number);
-                        }
-                        plan.steps.push(Step::Update(Box::new(changed)));
+                        let pod = Box::new(pod.clone());
+                        plan.steps.push(Step::Update { pod, identity: !identity, storage: !storage });
                     }
                     plan.steps.push(Step::Retention(Box::new(pod.clone())));
                 }
@@ -218,7 +215,7 @@ fn versioned(
     current: &Revision<'_>,
     update: &Revision<'_>,
     number: i32,
-) -> Pod {
+) -> WholePod {
     let strategy = spec.update_strategy.as_ref();
     let rolling = strategy.and_then(|strategy| strategy.rolling_update.as_ref());
     let on_delete = strategy.and_then(|strategy| strategy.type_.as_deref()) == Some("OnDelete");

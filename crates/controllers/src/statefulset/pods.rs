@@ -1,21 +1,27 @@
 //! The pods of a StatefulSet, and their claims.
 
+use capstan_api::{Resource, object::Object};
 use k8s_openapi::{
     api::{
         apps::v1::{StatefulSet, StatefulSetPersistentVolumeClaimRetentionPolicy, StatefulSetSpec},
-        core::v1::{PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod, PodTemplateSpec, Volume},
+        core::v1::{PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, PodTemplateSpec, Volume},
     },
     apimachinery::pkg::apis::meta::v1::OwnerReference,
 };
 
-use crate::{controller_ref::reference_to, history::REVISION_HASH, pods::control::pod_from_template};
+use crate::{
+    controller_ref::reference_to,
+    history::REVISION_HASH,
+    pod::{Pod, WholePod},
+    pods::control::pod_from_template,
+};
 
 const POD_NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";
 const POD_INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";
 
 /// The number at the end of a pod's name, if the rest is the set's.
-pub(super) fn ordinal(set: &StatefulSet, pod: &Pod) -> Option<i32> {
-    let (parent, number) = pod.metadata.name.as_deref()?.rsplit_once('-')?;
+pub(super) fn ordinal(set: &StatefulSet, pod: &impl Object) -> Option<i32> {
+    let (parent, number) = pod.identity().name.rsplit_once('-')?;
     let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
     (Some(parent) == set.metadata.name.as_deref() && digits).then(|| number.parse().ok())?
 }
@@ -32,11 +38,11 @@ pub(super) fn is_in_range(spec: &StatefulSetSpec, ordinal: i32) -> bool {
 
 /// The revision that a pod is of.
 pub(super) fn revision(pod: &Pod) -> &str {
-    pod.metadata.labels.as_ref().and_then(|labels| labels.get(REVISION_HASH)).map(String::as_str).unwrap_or_default()
+    pod.metadata.labels().get(REVISION_HASH).map(String::as_str).unwrap_or_default()
 }
 
 /// The pod of a number, from a template of a revision.
-pub(super) fn new_pod(set: &StatefulSet, template: &PodTemplateSpec, revision: &str, ordinal: i32) -> Pod {
+pub(super) fn new_pod(set: &StatefulSet, template: &PodTemplateSpec, revision: &str, ordinal: i32) -> WholePod {
     let mut pod = pod_from_template(template, set);
     let name = format!("{}-{ordinal}", set.metadata.name.as_deref().unwrap_or_default());
     pod.metadata.name = Some(name.clone());
@@ -51,7 +57,7 @@ pub(super) fn new_pod(set: &StatefulSet, template: &PodTemplateSpec, revision: &
 }
 
 /// Gives a pod the labels of its number.
-pub(super) fn set_identity(pod: &mut Pod, ordinal: i32) {
+pub(super) fn set_identity(pod: &mut WholePod, ordinal: i32) {
     let name = pod.metadata.name.clone().unwrap_or_default();
     let labels = pod.metadata.labels.get_or_insert_default();
     labels.insert(POD_NAME_LABEL.to_owned(), name);
@@ -60,7 +66,7 @@ pub(super) fn set_identity(pod: &mut Pod, ordinal: i32) {
 
 /// Whether a pod has the labels of its number.
 pub(super) fn has_identity(pod: &Pod) -> bool {
-    pod.metadata.labels.as_ref().and_then(|labels| labels.get(POD_NAME_LABEL)) == pod.metadata.name.as_ref()
+    pod.metadata.labels().get(POD_NAME_LABEL).map(String::as_str) == pod.metadata.name.as_deref()
 }
 
 /// Whether a pod has the volumes of its number.
@@ -75,7 +81,7 @@ pub(super) fn has_storage(set: &StatefulSet, pod: &Pod, ordinal: i32) -> bool {
 }
 
 /// Gives a pod the volumes of its claims, in place of those of the same names.
-pub(super) fn set_storage(set: &StatefulSet, pod: &mut Pod, ordinal: i32) {
+pub(super) fn set_storage(set: &StatefulSet, pod: &mut WholePod, ordinal: i32) {
     let claims = claims(set, ordinal);
     if claims.is_empty() {
         return;
@@ -147,7 +153,7 @@ pub(super) fn has_stale_owner(claim: &PersistentVolumeClaim, us: &OwnerReference
 }
 
 /// Whether somebody else controls a claim that shall go with the set or the pod.
-pub(super) fn has_unexpected_controller(claim: &PersistentVolumeClaim, set: &StatefulSet, pod: &Pod) -> bool {
+pub(super) fn has_unexpected_controller(claim: &PersistentVolumeClaim, set: &StatefulSet, pod: &impl Resource) -> bool {
     let us = [reference_to(set), reference_to(pod)];
     let is_unexpected = |owner: &OwnerReference| match us.iter().find(|us| is_to(owner, us)) {
         Some(us) => owner.uid != us.uid,
@@ -158,7 +164,11 @@ pub(super) fn has_unexpected_controller(claim: &PersistentVolumeClaim, set: &Sta
 }
 
 /// Whom a claim must belong to so that it goes with the set, with the pod, or with neither; none if it does already.
-pub(super) fn new_owners(claim: &PersistentVolumeClaim, set: &StatefulSet, pod: &Pod) -> Option<Vec<OwnerReference>> {
+pub(super) fn new_owners(
+    claim: &PersistentVolumeClaim,
+    set: &StatefulSet,
+    pod: &(impl Resource + Object),
+) -> Option<Vec<OwnerReference>> {
     let (when_deleted, when_scaled) = (goes_when_deleted(set), goes_when_scaled(set));
     let owners = claim.metadata.owner_references.clone().unwrap_or_default();
     let us = [reference_to(set), reference_to(pod)];

@@ -151,7 +151,8 @@ async fn evictions_that_nobody_carries_out_are_forgotten() {
     let patch = Patch::Merge(json!({"status": {"disruptedPods": {"a": cluster.now()}, "disruptionsAllowed": 0}}));
     cluster.api(BUDGETS, "default").patch_status("b", &patch).await.unwrap();
     expect(&cluster, "b", "2 1 1 0 InsufficientPods").await;
-    let target = json!({"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "lastTransitionTime": cluster.now()});
+    let target = json!({"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting", "lastTransitionTime": cluster.now()});
     let patch = Patch::Strategic(json!({"status": {"conditions": [target]}}));
     cluster.api("v1/pods", "default").patch_status("a", &patch).await.unwrap();
     cluster.advance(110).await;
@@ -160,7 +161,10 @@ async fn evictions_that_nobody_carries_out_are_forgotten() {
         .until("the pod is left in peace", || async {
             let pod = cluster.get("v1/pods", "default", "a").await.unwrap();
             let conditions = pod["status"]["conditions"].as_array().unwrap().clone();
-            conditions.iter().any(|condition| condition["type"] == "DisruptionTarget" && condition["status"] == "False")
+            let of = |kind: &str| conditions.iter().find(|condition| condition["type"] == kind).cloned();
+            let is_ready = of("Ready").is_some_and(|ready| ready["status"] == "True");
+            let target = of("DisruptionTarget").filter(|_| is_ready).filter(|target| target["status"] == "False");
+            target.is_some_and(|target| target["reason"].is_null() && target["message"].is_null())
         })
         .await;
 }

@@ -82,6 +82,24 @@ async fn one_after_the_other() {
     let volume = &spec.volumes.unwrap()[0];
     assert_eq!(volume.persistent_volume_claim.as_ref().unwrap().claim_name, "data-web-1");
 
+    // A label that somebody took away comes back, and all else of the pod stays.
+    cluster
+        .change::<Pod>("web-1", |pod| {
+            pod.metadata.labels.get_or_insert_default().remove("statefulset.kubernetes.io/pod-name");
+            pod.metadata.annotations.get_or_insert_default().insert("note".to_owned(), "kept".to_owned());
+        })
+        .await;
+    let before = cluster.get::<Pod>("web-1").await;
+    cluster
+        .until("the label is back", || async {
+            let labels = cluster.get::<Pod>("web-1").await.metadata.labels.unwrap();
+            labels.contains_key("statefulset.kubernetes.io/pod-name")
+        })
+        .await;
+    let after = cluster.get::<Pod>("web-1").await;
+    assert_eq!((after.spec, after.status), (before.spec, before.status));
+    assert_eq!(after.metadata.annotations.unwrap()["note"], "kept");
+
     // An update, first only above a partition, then of all.
     change(&cluster, "two", 2).await;
     cluster.until("the last is new", || async { pods(&cluster).await.contains(&"web-2 two".to_owned()) }).await;

@@ -13,10 +13,7 @@ use std::{
 };
 
 use capstan_clock::Timestamp;
-use k8s_openapi::api::{
-    batch::v1::{Job, JobCondition, JobSpec, JobStatus},
-    core::v1::Pod,
-};
+use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus};
 
 use super::{
     backoff::{self, Record},
@@ -24,7 +21,10 @@ use super::{
     policy::{self, Failure},
     template::{INDEX_ANNOTATION, failure_counts},
 };
-use crate::pods::{self, count, is_active, is_ready, is_terminating, nonzero, phase, time};
+use crate::{
+    pod::Pod,
+    pods::{self, count, is_active, is_ready, is_terminating, nonzero, phase, time},
+};
 
 /// What keeps a pod until it is counted.
 pub(super) const TRACKING_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
@@ -100,7 +100,7 @@ pub(super) fn has_finalizer(pod: &Pod) -> bool {
 
 /// The index that a pod is for.
 pub(super) fn index_of(pod: &Pod) -> Option<i32> {
-    pod.metadata.annotations.as_ref()?.get(INDEX_ANNOTATION)?.parse().ok().filter(|index| *index >= 0)
+    pod.metadata.annotation(INDEX_ANNOTATION)?.parse().ok().filter(|index| *index >= 0)
 }
 
 /// The condition of a kind, if it is true.

@@ -1,10 +1,9 @@
 //! Counting pods that have ended, and the end of the Job.
 
-use k8s_openapi::api::core::v1::Pod;
-
 use super::{Indexed, Sync, Told, condition, find, index_of, uid};
 use crate::{
     job::{indexes::Indexes, policy},
+    pod::Pod,
     pods::{count, nonzero, phase},
 };
 
