@@ -25,8 +25,8 @@ use crate::{
     reflector::{Reflector, WatchErrorHandler, backoff},
 };
 
-/// What a [`SharedIndexInformer`](super::SharedIndexInformer) is apart from the type of its objects. Clones are the same
-/// informer.
+/// What a [`SharedIndexInformer`](super::SharedIndexInformer) is apart from the type of its objects. Clones are one
+/// and the same.
 #[derive(Clone)]
 pub struct AnyInformer {
     pub(super) inner: Arc<Inner>,
