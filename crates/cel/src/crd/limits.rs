@@ -96,7 +96,7 @@ pub fn check_rules(schema: NodeRef<'_>, path: &str, wrong: &[Error]) -> ErrorLis
 
 /// The rules of a place as they are written.
 fn written<'a>(place: &Place<'a>) -> impl Iterator<Item = &'a Value> + use<'a> {
-    place.node.rules().into_iter().flat_map(|rules| rules.validations.iter())
+    place.node.rules().flat_map(|rules| rules.validations.iter())
 }
 
 /// Whether a field is at a place of a schema, or inside of it.
