@@ -9,7 +9,10 @@ mod pods;
 
 use std::{
     hint::black_box,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::{Context, Poll},
 };
 
@@ -37,6 +40,8 @@ const PODS: usize = 1_000;
 struct Changes {
     pods: Arc<[Bytes]>,
     events: usize,
+    /// How many pods of the list the handler has heard of.
+    listed: Arc<AtomicUsize>,
 }
 
 impl ListerWatcher for Changes {
@@ -54,7 +59,8 @@ impl ListerWatcher for Changes {
     fn watch(&self, _: ListOptions) -> BoxFuture<'_, Result<WatchStream, Error>> {
         let frames =
             self.pods.iter().map(|pod| Bytes::from(protobuf::watch_frame(EventType::Modified, pod)).slice(4..));
-        let watch = Frames { frames: frames.collect(), at: 0, events: self.events, rest: false };
+        let listed = Arc::clone(&self.listed);
+        let watch = Frames { frames: frames.collect(), at: 0, events: self.events, rest: false, listed };
         Box::pin(async { Ok(WatchStream::new(watch)) })
     }
 }
@@ -66,6 +72,7 @@ struct Frames {
     events: usize,
     /// Whether there is nothing just now: others see what came before the next one comes.
     rest: bool,
+    listed: Arc<AtomicUsize>,
 }
 
 impl Watch for Frames {
@@ -74,7 +81,8 @@ impl Watch for Frames {
             return Poll::Pending;
         }
         self.rest = !self.rest;
-        if self.rest {
+        // What changes before the handler has heard of it would be no event to it.
+        if self.rest || self.listed.load(Ordering::Relaxed) < self.frames.len() {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -108,18 +116,24 @@ async fn main() {
 
     let manual = Arc::new(ManualClock::at("2026-01-01T00:00:00Z".parse().expect("it is a time")));
     let config = Config { no_managed_fields: true, no_watch_list: true, ..Config::default() };
-    let source = Arc::new(Changes { pods, events });
+    let listed = Arc::new(AtomicUsize::new(0));
+    let source = Arc::new(Changes { pods, events, listed: Arc::clone(&listed) });
     let informer = SharedIndexInformer::<Pod>::new(source, config, manual, Arc::new(SeededIds::new(1)));
     informer.compact();
     let (mut heard, told) = (0, Arc::new(Notify::new()));
     let tell = Arc::clone(&told);
-    informer.add_event_handler(HandlerFuncs::<Pod>::new().on_add_key(|_, _| {}).on_change(move |pod| {
-        black_box(pod);
-        heard += 1;
-        if heard == events {
-            tell.notify_one();
-        }
-    }));
+    let handler = HandlerFuncs::<Pod>::new()
+        .on_add_key(move |_, _| {
+            listed.fetch_add(1, Ordering::Relaxed);
+        })
+        .on_change(move |pod| {
+            black_box(pod);
+            heard += 1;
+            if heard == events {
+                tell.notify_one();
+            }
+        });
+    informer.add_event_handler(handler);
     let begun = clock.monotonic();
     let running = informer.clone();
     let task = tokio::spawn(async move { running.run().await });

@@ -20,6 +20,8 @@ fn on_other_machine(test: impl FnOnce(&tokio::runtime::Runtime) + Send + 'static
             eprintln!("skipped: this machine allows no network namespaces: {error}");
             return;
         }
+        // A new namespace takes this over from the machine, where other engines may have turned it on.
+        fs::write(FORWARDING, "0").unwrap();
         Netlink::route().unwrap().set_up(LOOPBACK).unwrap();
         test(&tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap());
     });
