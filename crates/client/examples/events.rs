@@ -35,13 +35,16 @@ use tokio::sync::Notify;
 /// How many pods there are.
 const PODS: usize = 1_000;
 
+/// How many events may be on their way to the handler.
+const LEAD: usize = 100;
+
 /// Pods as messages in their envelopes, and how many events there are to be.
 #[derive(Debug)]
 struct Changes {
     pods: Arc<[Bytes]>,
     events: usize,
-    /// How many pods of the list the handler has heard of.
-    listed: Arc<AtomicUsize>,
+    /// How often the handler was told of something.
+    heard: Arc<AtomicUsize>,
 }
 
 impl ListerWatcher for Changes {
@@ -59,8 +62,8 @@ impl ListerWatcher for Changes {
     fn watch(&self, _: ListOptions) -> BoxFuture<'_, Result<WatchStream, Error>> {
         let frames =
             self.pods.iter().map(|pod| Bytes::from(protobuf::watch_frame(EventType::Modified, pod)).slice(4..));
-        let listed = Arc::clone(&self.listed);
-        let watch = Frames { frames: frames.collect(), at: 0, events: self.events, rest: false, listed };
+        let heard = Arc::clone(&self.heard);
+        let watch = Frames { frames: frames.collect(), at: 0, events: self.events, rest: false, heard };
         Box::pin(async { Ok(WatchStream::new(watch)) })
     }
 }
@@ -72,7 +75,7 @@ struct Frames {
     events: usize,
     /// Whether there is nothing just now: others see what came before the next one comes.
     rest: bool,
-    listed: Arc<AtomicUsize>,
+    heard: Arc<AtomicUsize>,
 }
 
 impl Watch for Frames {
@@ -81,8 +84,9 @@ impl Watch for Frames {
             return Poll::Pending;
         }
         self.rest = !self.rest;
-        // What changes before the handler has heard of it would be no event to it.
-        if self.rest || self.listed.load(Ordering::Relaxed) < self.frames.len() {
+        // What changes before the handler has heard of it, or of its last change, would be no event to it.
+        let (heard, pods) = (self.heard.load(Ordering::Relaxed), self.frames.len());
+        if self.rest || heard < pods || heard + LEAD < pods + self.at {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -116,20 +120,19 @@ async fn main() {
 
     let manual = Arc::new(ManualClock::at("2026-01-01T00:00:00Z".parse().expect("it is a time")));
     let config = Config { no_managed_fields: true, no_watch_list: true, ..Config::default() };
-    let listed = Arc::new(AtomicUsize::new(0));
-    let source = Arc::new(Changes { pods, events, listed: Arc::clone(&listed) });
+    let heard = Arc::new(AtomicUsize::new(0));
+    let source = Arc::new(Changes { pods, events, heard: Arc::clone(&heard) });
     let informer = SharedIndexInformer::<Pod>::new(source, config, manual, Arc::new(SeededIds::new(1)));
     informer.compact();
-    let (mut heard, told) = (0, Arc::new(Notify::new()));
-    let tell = Arc::clone(&told);
+    let told = Arc::new(Notify::new());
+    let (listed, tell) = (Arc::clone(&heard), Arc::clone(&told));
     let handler = HandlerFuncs::<Pod>::new()
         .on_add_key(move |_, _| {
             listed.fetch_add(1, Ordering::Relaxed);
         })
         .on_change(move |pod| {
             black_box(pod);
-            heard += 1;
-            if heard == events {
+            if heard.fetch_add(1, Ordering::Relaxed) + 1 == PODS + events {
                 tell.notify_one();
             }
         });
