@@ -1,6 +1,6 @@
 //! What is wrong with the rules of a schema themselves: their texts, and what they can cost.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use capstan_api::{
     Map, Value,
@@ -72,8 +72,10 @@ pub fn check_rules(schema: NodeRef<'_>, path: &str, wrong: &[Error]) -> ErrorLis
     let mut errors: ErrorList = texts.collect();
     let decls = Arc::new(Decls::new(schema, true));
     let (mut compiling, mut total) = (Vec::new(), Total::default());
+    // In order, so that what is inside of a place stands right behind it: there can be many of both.
+    let wrong: BTreeSet<&str> = wrong.iter().chain(&errors).map(|error| error.field.as_str()).collect();
     for place in &places {
-        if wrong.iter().chain(&errors).any(|error| is_within(&error.field, &place.path)) {
+        if is_any_within(&wrong, &place.path) {
             continue;
         }
         let compiled = compile_rules(place.node, &decls, decls.of(place.node), written(place));
@@ -99,9 +101,10 @@ fn written<'a>(place: &Place<'a>) -> impl Iterator<Item = &'a Value> + use<'a> {
     place.node.rules().flat_map(|rules| rules.validations.iter())
 }
 
-/// Whether a field is at a place of a schema, or inside of it.
-fn is_within(field: &str, path: &str) -> bool {
-    field.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+/// Whether one of these fields is at a place of a schema, or inside of it.
+fn is_any_within(fields: &BTreeSet<&str>, path: &str) -> bool {
+    let mut behind = fields.range(path..).map_while(|field| field.strip_prefix(path));
+    behind.any(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
 fn add_below<'a>(place: &Place<'a>, todo: &mut Vec<Place<'a>>) {
