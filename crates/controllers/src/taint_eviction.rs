@@ -68,14 +68,13 @@ fn no_execute(node: &Node) -> Vec<&Taint> {
 pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let (pods, nodes) = (context.informers.informer::<Pod>(), context.informers.informer::<Node>());
     index_by_node(&pods);
-    let due = Due::default();
     let evictor = Evictor {
         client: context.client.clone(),
         clock: Arc::clone(&context.clock),
         recorder: context.recorder("taint-eviction-controller"),
         pods: pods.lister(),
         nodes: nodes.lister(),
-        due: due.clone(),
+        due: Mutex::default(),
     };
     let controller = Controller::new(evictor, Arc::clone(&context.clock)).max_concurrent_reconciles(WORKERS);
     let (add, update, delete) = (controller.queue().clone(), controller.queue().clone(), controller.queue().clone());
@@ -83,30 +82,15 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
         let tolerations = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.tolerations.clone()).unwrap_or_default();
         node_name(old) != node_name(new) || tolerations(old) != tolerations(new)
     };
-    // Most pods are on nodes that want nobody to go. Whoever is there when that changes is told of by the node.
-    let is_tainted = {
-        let nodes = nodes.lister();
-        move |pod: &Pod| nodes.get(&Key::new("", node_name(pod))).is_some_and(|node| !no_execute(&node).is_empty())
-    };
-    let is_still_tainted = is_tainted.clone();
     pods.add_event_handler(
         HandlerFuncs::new()
-            .on_add(move |new: &Arc<Pod>, _| {
-                if is_tainted(new) {
-                    add.add(Key::of(&**new));
-                }
-            })
+            .on_add(move |new: &Arc<Pod>, _| add.add(Key::of(&**new)))
             .on_update(move |old, new| {
-                if changed(old, new) && (is_still_tainted(new) || is_still_tainted(old)) {
+                if changed(old, new) {
                     update.add(Key::of(&**new));
                 }
             })
-            .on_delete(move |gone| {
-                let key = Key::of(&**gone.object());
-                if due.with(|due| due.contains_key(&key)) {
-                    delete.add(key);
-                }
-            }),
+            .on_delete(move |gone| delete.add(Key::of(&**gone.object()))),
     );
     let (queue, indexer) = (controller.queue().clone(), Arc::clone(pods.indexer()));
     let see = move |node: &Node| {
@@ -125,26 +109,21 @@ pub(crate) fn run(context: &ControllerContext) -> BoxFuture<'static, ()> {
     drive(context, "noexec_taint_pod", vec![filled(&pods), filled(&nodes)], controller)
 }
 
-/// When pods have to go. What was once decided stays, unless the pod may stay for ever or not at all.
-#[derive(Clone, Default)]
-struct Due(Arc<Mutex<HashMap<Key, Moment>>>);
-
-impl Due {
-    fn with<R>(&self, act: impl FnOnce(&mut HashMap<Key, Moment>) -> R) -> R {
-        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
 struct Evictor {
     client: Client,
     clock: SharedClock,
     recorder: EventRecorder,
     pods: Lister<Pod>,
     nodes: Lister<Node>,
-    due: Due,
+    /// When pods have to go. What was once decided stays, unless the pod may stay for ever or not at all.
+    due: Mutex<HashMap<Key, Moment>>,
 }
 
 impl Evictor {
+    fn due<R>(&self, act: impl FnOnce(&mut HashMap<Key, Moment>) -> R) -> R {
+        act(&mut self.due.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn tell(&self, key: &Key, message: String) {
         let about = ObjectReference::new("v1", "Pod", key.namespace(), key.name());
         self.recorder.event(&about, EventType::Normal, "TaintManagerEviction", message);
@@ -152,7 +131,7 @@ impl Evictor {
 
     /// The pod may stay.
     fn cancel(&self, key: &Key) {
-        if self.due.with(|due| due.remove(key)).is_some() {
+        if self.due(|due| due.remove(key)).is_some() {
             self.tell(key, format!("Cancelling deletion of Pod {key}"));
         }
     }
@@ -186,7 +165,7 @@ impl Reconciler for Evictor {
                 return Ok(Action::Done);
             }
             Stay::For(duration) => {
-                let due = self.due.with(|due| *due.entry(key.clone()).or_insert(now.plus(duration)));
+                let due = self.due(|due| *due.entry(key.clone()).or_insert(now.plus(duration)));
                 if due > now {
                     return Ok(Action::RequeueAfter(due.since(now)));
                 }
@@ -197,7 +176,7 @@ impl Reconciler for Evictor {
         match self.evict(&key).await {
             Err(error) if !error.is_not_found() => Err(error.into()),
             _ => {
-                self.due.with(|due| due.remove(&key));
+                self.due(|due| due.remove(&key));
                 Ok(Action::Done)
             }
         }
