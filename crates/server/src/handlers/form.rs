@@ -22,13 +22,10 @@ use crate::{
     registry::{Resource, encode, live},
     request::{
         Endpoint, MediaType, Negotiated, Query, RequestInfo, Transform,
-        negotiate::{MetaVersion, Protobuf, Serves, check_route, is_pretty},
+        negotiate::{MEDIA_TYPES, MetaVersion, Protobuf, Serves, check_route, is_pretty},
         options::table_options,
     },
 };
-
-/// What the route of logs answers in. The handler behind it still wants one of the last three.
-const LOGS: [&str; 4] = ["text/plain", "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
 /// The subresources that upstream makes no tables of.
 const WITHOUT_TABLE: &[(&str, &str)] = &[
@@ -86,7 +83,8 @@ impl Form {
     /// 406 if not.
     pub(crate) fn check_route(accept: &str, resource: &Resource, asked: &RequestInfo) -> Result<(), Status> {
         match &*asked.subresource {
-            "log" => check_route(accept, &LOGS),
+            // The handler behind the route still wants one of the others.
+            "log" => check_route(accept, &[&["text/plain"][..], &MEDIA_TYPES.map(MediaType::as_str)].concat()),
             _ => Form::endpoint(resource, asked).check_accept(accept),
         }
     }

@@ -5,10 +5,10 @@ use capstan_api::{
     status::{GenericResponse, Status},
 };
 
-use super::{MediaType, negotiate::Protobuf};
-
-/// The forms of bodies, in the order in which refusals name them.
-const MEDIA_TYPES: [MediaType; 3] = [MediaType::Json, MediaType::Yaml, MediaType::Protobuf];
+use super::{
+    MediaType,
+    negotiate::{MEDIA_TYPES, Protobuf},
+};
 
 /// What a patch is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,7 +23,7 @@ pub enum MediaType {
 }
 
 /// All forms, in the order in which they are tried and named.
-const MEDIA_TYPES: [MediaType; 3] = [MediaType::Json, MediaType::Yaml, MediaType::Protobuf];
+pub(crate) const MEDIA_TYPES: [MediaType; 3] = [MediaType::Json, MediaType::Yaml, MediaType::Protobuf];
 /// What the content type of aggregated discovery says behind the media type.
 const AGGREGATED: &str = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
